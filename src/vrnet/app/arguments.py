@@ -149,7 +149,7 @@ Settings = Annotated[
 
 FILE_SUFFIXES = (
     ".nii.gz", ".nii", ".mha", ".mhd", ".nrrd", ".nhdr", ".hdr", ".img", ".dcm", ".png", ".jpg", ".jpeg", ".h5", ".tfm",
-    ".txt", ".mat", ".xfm",
+    ".txt", ".mat",
 )  # fmt: skip
 """Of images and transforms."""
 

@@ -5,15 +5,14 @@ Resampling, formats and the rule that nothing moves outside the grid are ITK's, 
 
 import re
 import struct
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from io import BytesIO
 from math import ceil, log2
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import SimpleITK as sitk
@@ -22,7 +21,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.devices import check_memory
-from vrnet.errors import BadInput, InputWarning, counted, percent
+from vrnet.errors import BadInput, counted, percent, warn_of_input
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.inverse import describe_residual, invert_at
 from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
@@ -38,22 +37,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# ITK transform files: text (.tfm, .txt), Matlab 4 (.mat), MNI (.xfm) and HDF5 (.h5), written, and read without trust.
+# ITK transform files: text (.tfm, .txt), Matlab 4 (.mat) and HDF5 (.h5), written, and read without trust.
 #
 # The numbers of a file are parsed and checked here, since a damaged file makes ITK's own readers overwrite memory.
 
 NOT_A_TRANSFORM = "it is not an ITK transform, or damaged"
-TEXT_MAGIC, XFM_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"MNI Transform File", b"\x89HDF\r\n\x1a\n"
-MATLAB_NUMBERS = {0: "<f8", 10: "<f4", 1000: ">f8", 1010: ">f4"}
+TEXT_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"\x89HDF\r\n\x1a\n"
+MATLAB_CODES = {struct.pack(order + "i", code) for order, code in (("<", 0), ("<", 10), (">", 1000), (">", 1010))}
+"""How a column of numbers begins in Matlab's version 4: of 8 or 4 bytes, in either order."""
 NAME = re.compile(r"([A-Z][A-Za-z0-9]{1,60})_(?:double|float)_([23])_([23])(?:_([0-3]))?")
-NUMBER_COUNTS = {
-    "Euler2DTransform": (3, 2), "Similarity2DTransform": (4, 2), "Euler3DTransform": (6, 3),
-    "VersorTransform": (3, 3), "VersorRigid3DTransform": (6, 3), "Similarity3DTransform": (7, 3),
-    "ScaleVersor3DTransform": (9, 3), "ScaleSkewVersor3DTransform": (15, 3),
-}  # fmt: skip
-"""How many parameters, and fixed ones, a transform has whose name says its dimension."""
-AFFINE = "AffineTransform", "MatrixOffsetTransformBase"
-ON_A_GRID = "DisplacementFieldTransform", "BSplineTransform"
+FIELD, SPLINE, IDENTITY = "DisplacementFieldTransform", "BSplineTransform", "IdentityTransform"
+OF_ANY_DIMENSION = "AffineTransform", "TranslationTransform", "ScaleTransform"
+OF_ONE_DIMENSION = (
+    "Euler2DTransform", "Similarity2DTransform", "Euler3DTransform", "Similarity3DTransform", "VersorTransform",
+    "VersorRigid3DTransform", "ScaleVersor3DTransform", "ScaleSkewVersor3DTransform",
+)  # fmt: skip
 RESULT = "transform.nii.gz"
 """The transform in the folder of a result."""
 MAX_PARAMETER = 1e9
@@ -64,35 +62,38 @@ MIN_DETERMINANT, MAX_DETERMINANT = 1e-9, 1e9
 class Part(NamedTuple):
     """One transform of a file: its kind, its dimension and its numbers."""
 
-    name: str
+    kind: str
     d: int
+    order: int
+    """The degree of a B-spline."""
     parameters: Float[ndarray, "n"]
     fixed: Float[ndarray, "m"]
-    order: int = 3
-    """The degree of a B-spline."""
+
+    @classmethod
+    def of(cls, name: str, parameters: Float[ndarray, "n"], fixed: Float[ndarray, "m"]) -> "Part":
+        """The transform that a name such as AffineTransform_double_3_3 and numbers describe."""
+        found = NAME.fullmatch(name)
+        if found is None or found[2] != found[3]:
+            raise ValueError(f"{name} is no transform")
+        kind = found[1].replace("MatrixOffsetTransformBase", "AffineTransform")
+        return cls(kind, int(found[2]), int(found[4] or 3), parameters, fixed)
 
 
 def is_itk_transform(path: Path) -> bool:
     """Whether the first bytes of a file are those of a transform that is no image."""
     check_name(path)
-    check_holds_no_result(path)
+    if exists(path / RESULT):
+        raise BadInput(f"{path} is a folder: give its transform, {path / RESULT}")
     check_regular(path)
     with path.open("rb") as file:
         head = file.read(64)
-    return head.startswith((TEXT_MAGIC, XFM_MAGIC, HDF5_MAGIC)) or is_matlab(head)
+    is_matlab = head[:4] in MATLAB_CODES and NAME.match(head[20:].decode("latin-1")) is not None
+    return head.startswith((TEXT_MAGIC, HDF5_MAGIC)) or is_matlab
 
 
-def check_holds_no_result(path: Path) -> None:
-    """BadInput for the folder of a result, which names its transform."""
-    if exists(path / RESULT):
-        raise BadInput(f"{path} is a folder: give its transform, {path / RESULT}")
-
-
-def is_matlab(head: bytes) -> bool:
-    """Whether a file begins as a column of numbers in Matlab's version 4 whose name is that of a transform."""
-    return any(head[:4] == struct.pack(form[0] + "i", code) for code, form in MATLAB_NUMBERS.items()) and (
-        NAME.match(head[20:].decode("latin-1")) is not None
-    )
+def holds_itk_transform(path: Path) -> bool:
+    """Whether a file is an ITK transform, and no image; where its content says neither, its name does."""
+    return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
 
 
 def read_itk(path: Path) -> sitk.Transform:
@@ -101,115 +102,94 @@ def read_itk(path: Path) -> sitk.Transform:
         raise unreadable(path, NOT_A_TRANSFORM)
     check_memory(path, path.stat().st_size)
     try:
-        parts = read_parts(path)
-        for part in parts:
-            check_part(part, path)
-        return assemble([build(part, path) for part in parts])
+        transforms = [build(part, path) for part in read_parts(path)]
     except MemoryError as error:
         raise BadInput(f"{path} needs more memory than is free: use a machine with more memory") from error
-    except (RuntimeError, ValueError, KeyError, TypeError, OSError, struct.error) as error:
-        raise error if isinstance(error, BadInput) else unreadable(path, NOT_A_TRANSFORM) from error
+    except BadInput:
+        raise
+    except Exception as error:
+        raise unreadable(path, NOT_A_TRANSFORM) from error
+    return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
+
+
+def read_if_itk(path: Path) -> "sitk.Transform | None":
+    """The transform of an ITK transform file; None for another file, such as a vector image."""
+    return read_itk(path) if holds_itk_transform(path) else None
 
 
 def read_parts(path: Path) -> list[Part]:
     """The transforms of a file, those of a composite one by one."""
     with path.open("rb") as file:
         head = file.read(64)
+    is_composite = False
     if head.startswith(HDF5_MAGIC):
-        return read_hdf5(path)
-    data = path.read_bytes()
-    read = parse_xfm if head.startswith(XFM_MAGIC) else parse_text if head.startswith(TEXT_MAGIC) else parse_matlab
-    parts = read(data, path)
-    if parts and parts[0].name == "CompositeTransform":
-        parts = parts[1:]
-    elif len(parts) > 1:
+        found = read_isolated("transform", path, [path])
+        count, is_composite = len(found.files) // 3, True
+        parts = [Part.of(str(found[f"name{k}"]), found[f"parameters{k}"], found[f"fixed{k}"]) for k in range(count)]
+    elif head.startswith(TEXT_MAGIC):
+        parts = parse_text(path.read_bytes().decode("ascii"))
+        is_composite = parts[0].kind == "CompositeTransform"
+        parts = parts[is_composite:]
+    else:
+        parts = [parse_matlab(path.read_bytes())]
+    if len(parts) > 1 and not is_composite:
         raise BadInput(f"{path} holds {len(parts)} transforms and does not say how they combine: give one per file")
     if not 1 <= len(parts) <= MAX_PARTS or len({part.d for part in parts}) != 1:
         raise unreadable(path, NOT_A_TRANSFORM)
     return parts
 
 
-def named_part(full_name: str, parameters: Float[ndarray, "n"], fixed: Float[ndarray, "m"], path: Path) -> Part:
-    """The transform that a name such as AffineTransform_double_3_3 and numbers describe."""
-    found = NAME.fullmatch(full_name)
-    if found is None or found[2] != found[3]:
-        raise unreadable(path, NOT_A_TRANSFORM)
-    return Part(found[1], int(found[2]), parameters, fixed, int(found[4] or 3))
-
-
-def parse_text(data: bytes, path: Path) -> list[Part]:
+def parse_text(text: str) -> list[Part]:
     """The transforms of ITK's text format."""
-    parts, name, found = [], "", {"Parameters": np.zeros(0), "FixedParameters": np.zeros(0)}
-    for line in [*data.decode("ascii").splitlines(), "Transform: "]:
-        key, _, value = line.partition(":")
-        if key == "Transform":
-            if name:
-                parts.append(named_part(name, found["Parameters"], found["FixedParameters"], path))
-            name, found = value.strip(), {"Parameters": np.zeros(0), "FixedParameters": np.zeros(0)}
-        elif key in found and name:
-            found[key] = np.array(value.split(), np.float64)
-        elif line.strip() and not line.startswith("#"):
-            raise unreadable(path, NOT_A_TRANSFORM)
+    parts = []
+    for block in re.split(r"(?m)^Transform:", re.sub(r"(?m)^#.*$", "", text))[1:]:
+        name, *lines = block.strip().splitlines()
+        found = {key: np.array(values.split(), np.float64) for key, _, values in (s.partition(":") for s in lines if s)}
+        none = np.zeros(0)
+        parts.append(Part.of(name.strip(), found.pop("Parameters", none), found.pop("FixedParameters", none)))
+        if found:
+            raise ValueError("unknown lines")
     return parts
 
 
-def parse_matlab(data: bytes, path: Path) -> list[Part]:
-    """The transforms of a Matlab file: the parameters of each, under its name, and then the fixed ones."""
-    columns: list[tuple[str, Any]] = []
-    place = 0
-    while place < len(data) and len(columns) <= 2 * MAX_PARTS:
-        forms = (f for c, f in MATLAB_NUMBERS.items() if data[place : place + 4] == struct.pack(f[0] + "i", c))
-        form = next(forms, "<f8")
-        rows, count, is_complex, length = struct.unpack_from(form[0] + "4i", data, place + 4)
-        start, width = place + 20 + length, int(form[2])
-        if count != 1 or is_complex or rows < 0 or not 1 <= length < 80 or start + rows * width > len(data):
-            raise unreadable(path, NOT_A_TRANSFORM)
-        name = data[place + 20 : start - 1].decode("ascii")
-        columns.append((name, np.frombuffer(data, form, rows, start).astype(np.float64)))
-        place = start + rows * width
-    if len(columns) % 2:
-        raise unreadable(path, NOT_A_TRANSFORM)
-    pairs = zip(columns[::2], columns[1::2], strict=True)
-    return [named_part(name, parameters, fixed, path) for (name, parameters), (_, fixed) in pairs]
+def parse_matlab(data: bytes) -> Part:
+    """The transform of a Matlab file: its parameters, under its name, and then the fixed ones."""
+    from scipy.io import loadmat
+
+    (name, parameters), (_, fixed) = loadmat(BytesIO(data)).items()
+    return Part.of(name, parameters.astype(np.float64).ravel(), fixed.astype(np.float64).ravel())
 
 
-def parse_xfm(data: bytes, path: Path) -> list[Part]:
-    """The one linear transform of an MNI file; other kinds would name another file."""
-    text = re.sub(r"(?m)^%.*$", "", data.decode("ascii"))
-    found = re.fullmatch(
-        r"\s*MNI Transform File\s+Transform_Type\s*=\s*Linear;\s+Linear_Transform\s*=([^;]*);\s*", text
-    )
-    if found is None:
-        raise unreadable(path, "it is not one linear MNI transform, or damaged")
-    rows = np.array(found[1].split(), np.float64).reshape(3, 4)
-    return [Part("AffineTransform", 3, np.concatenate([rows[:, :3].ravel(), rows[:, 3]]), np.zeros(3))]
-
-
-def read_hdf5(path: Path) -> list[Part]:
-    """The transforms of an HDF5 file."""
-    found = read_isolated("transform", path, [path])
-    parts = range(len(found.files) // 3)
-    return [named_part(str(found[f"name{k}"]), found[f"parameters{k}"], found[f"fixed{k}"], path) for k in parts]
-
-
-def check_part(part: Part, path: Path) -> None:
-    """BadInput unless a transform has as many numbers as its kind needs, all finite and none absurd."""
-    numbers, d = np.concatenate([part.parameters, part.fixed]), part.d
+def build(part: Part, path: Path) -> sitk.Transform:
+    """One transform as an object of SimpleITK, which compares how many numbers there are with how many its kind needs;
+    BadInput if they are absurd, or if it is linear and has no inverse."""
+    kind, d, order, parameters, fixed = part
+    numbers = np.concatenate([parameters, fixed])
     if not np.isfinite(numbers).all():
         raise BadInput(f"{path} contains NaN or infinite numbers: it cannot be applied")
     if not (np.abs(numbers) <= MAX_PARAMETER).all():
         raise BadInput(f"{path} contains numbers above {MAX_PARAMETER:g}: it cannot be applied")
-    counts = {"IdentityTransform": (0, 0), "TranslationTransform": (d, 0), "ScaleTransform": (d, d)}
-    counts |= dict.fromkeys(AFFINE, (d * d + d, d)) | NUMBER_COUNTS
-    if part.name in ON_A_GRID:
-        expected = d * int(np.prod(place_of(part, path).shape, dtype=object)), d * (3 + d)
-    elif part.name in counts:
-        expected = counts[part.name]
-    else:
-        raise unreadable(path, f"it holds a {part.name}, a kind of transform that is not known")
-    found = len(part.parameters), len(part.fixed)
-    if found != expected and not (part.name == "Euler3DTransform" and found == (6, 4)):  # older files lack a flag
-        raise unreadable(path, NOT_A_TRANSFORM)
+    if kind in (FIELD, SPLINE):
+        grid = place_of(part, path)
+        if len(parameters) != d * int(np.prod(grid.shape, dtype=object)):
+            raise unreadable(path, NOT_A_TRANSFORM)
+        if kind == FIELD:
+            vectors = parameters.reshape(*reversed(grid.shape), d).T
+            return sitk.DisplacementFieldTransform(to_sitk(vectors, grid, is_vector=True))
+        spline = sitk.BSplineTransform(d, order)
+        spline.SetFixedParameters(fixed.tolist())
+        spline.SetParameters(parameters.tolist())
+        return spline
+    if kind == IDENTITY:
+        return sitk.Transform(d, sitk.sitkIdentity)
+    if kind not in (*OF_ANY_DIMENSION, *OF_ONE_DIMENSION):
+        raise unreadable(path, f"it holds a {kind}, a kind of transform that is not known")
+    made = getattr(sitk, kind)(*([d] if kind in OF_ANY_DIMENSION else []))
+    lacking = len(made.GetFixedParameters()) - len(fixed) if kind == "Euler3DTransform" else 0
+    made.SetFixedParameters([*fixed.tolist(), *[0.0] * lacking])  # older files lack a flag
+    made.SetParameters(parameters.tolist())
+    check_invertible(made, path)
+    return made
 
 
 def place_of(part: Part, path: Path) -> Grid:
@@ -223,37 +203,10 @@ def place_of(part: Part, path: Path) -> Grid:
     return grid
 
 
-def build(part: Part, path: Path) -> sitk.Transform:
-    """One transform as an object of SimpleITK; BadInput if it is linear and has no inverse."""
-    if part.name == "DisplacementFieldTransform":
-        grid = place_of(part, path)
-        vectors = part.parameters.reshape(*reversed(grid.shape), part.d).T
-        return sitk.DisplacementFieldTransform(to_sitk(vectors, grid, is_vector=True))
-    order = f"_{part.order}" if part.name == "BSplineTransform" and part.order != 3 else ""
-    lines = [TEXT_MAGIC.decode() + " V1.0", "#Transform 0", f"Transform: {part.name}_double_{part.d}_{part.d}{order}"]
-    for key, values in (("Parameters", part.parameters), ("FixedParameters", part.fixed)):
-        lines.append(f"{key}: {' '.join(map(repr, values.tolist()))}")
-    with TemporaryDirectory() as folder:
-        clean = Path(folder) / "clean.tfm"
-        clean.write_text("\n".join([*lines, ""]), encoding="ascii")
-        transform = sitk.ReadTransform(str(clean))
-    if part.name not in ON_A_GRID:
-        check_invertible(transform, path)
-    return transform
-
-
 def check_invertible(transform: sitk.Transform, path: Path) -> None:
     """BadInput if a linear transform takes space to a plane, or to no finite place."""
-    d = transform.GetDimension()
-    zero, *steps = (np.array(transform.TransformPoint(point.tolist())) for point in [np.zeros(d), *np.eye(d)])
-    determinant = abs(np.linalg.det(np.array(steps) - zero))
-    if not MIN_DETERMINANT < determinant < MAX_DETERMINANT:
+    if not MIN_DETERMINANT < abs(np.linalg.det(Affine.from_sitk(transform).matrix)) < MAX_DETERMINANT:
         raise BadInput(f"{path} has a matrix without an inverse: it cannot be applied")
-
-
-def assemble(transforms: "list[sitk.Transform]") -> sitk.Transform:
-    """One transform, or the composite of several, in the order of the file."""
-    return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
 
 
 def write_itk(transform: sitk.Transform, path: Path) -> None:
@@ -261,24 +214,18 @@ def write_itk(transform: sitk.Transform, path: Path) -> None:
     with atomic_write(path) as temporary:
         try:
             sitk.WriteTransform(transform, str(temporary))
-            check_written(is_transform(temporary, transform), path)
+            found = sitk.ReadTransform(str(temporary))  # ITK says nothing of a disk that is full
         except RuntimeError as error:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
-
-
-def is_transform(path: Path, transform: sitk.Transform) -> bool:
-    """Whether a file that ITK wrote holds every number of the transform."""
-    found = sitk.ReadTransform(str(path))
-    numbers = [(np.array(each.GetFixedParameters()), np.array(each.GetParameters())) for each in (found, transform)]
-    return all(np.array_equal(a, b) for a, b in zip(*numbers, strict=True))
+        numbers = [(each.GetFixedParameters(), each.GetParameters()) for each in (found, transform)]
+        check_written(all(map(np.array_equal, *numbers)), path)
 
 
 def map_points(transform: sitk.Transform, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
     """Where points of fixed are in moving, in LPS millimetres, by a SimpleITK transform."""
-    if transform.GetDimension() != x.shape[1]:
-        raise BadInput(
-            f"the transform is {transform.GetDimension()}D and the points {x.shape[1]}D: they do not belong together"
-        )
+    d = transform.GetDimension()
+    if d != x.shape[1]:
+        raise BadInput(f"the transform is {d}D and the points {x.shape[1]}D: they do not belong together")
     return np.array([transform.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)
 
 
@@ -295,11 +242,12 @@ def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Trans
     everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
     covered = float(resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).mean())
     if covered == 0:
-        warn(f"the transform leads to no place in {name}: the result is empty. Check that this is the moving image of "
-             "the transform, its header, and the order of transforms")  # fmt: skip
-    elif scaled(covered, reference, image) < LEAST_MET:
-        warn(f"the transform takes {small_part(covered)} of the reference into {name}: the rest of the result is "
-             "empty. Check that this is the moving image of the transform, and its header")  # fmt: skip
+        warn_of_input(f"the transform leads to no place in {name}: the result is empty. Check that this is the moving "
+                      "image of the transform, its header, and the order of transforms")  # fmt: skip
+    elif part_of_smaller(covered, reference, image) < LEAST_MET:
+        small = percent(covered) if covered >= 0.01 else "less than 1 %"
+        warn_of_input(f"the transform takes {small} of the reference into {name}: the rest of the result is empty. "
+                      "Check that this is the moving image of the transform, and its header")  # fmt: skip
 
 
 def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", reference: Grid) -> None:
@@ -308,13 +256,13 @@ def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", refere
     grids = [field_grid(transform) for transform in maps]
     is_own = [grid is not None and grid.matches(reference) for grid in grids]
     if any(is_own) and grids[0] is not None and not is_own[0]:
-        warn(f"{names[is_own.index(True)]} is on the grid of the reference, and {names[0]}, which points go through "
-             "first, is not. Check their order: first the one from the reference")  # fmt: skip
+        warn_of_input(f"{names[is_own.index(True)]} is on the grid of the reference, and {names[0]}, which points go "
+                      "through first, is not. Check their order: first the one from the reference")  # fmt: skip
     points = reference.points(reference.lattice())
     for name, grid, transform in zip(names, grids, maps, strict=True):
         if grid is not None and part_met(points, reference, grid) < LEAST_MET:
-            warn(f"hardly any point comes to lie in the grid of {name}, and outside of it nothing moves. Check that it "
-                 "is for this reference, and the order of transforms")  # fmt: skip
+            warn_of_input(f"hardly any point comes to lie in the grid of {name}, and outside of it nothing moves. "
+                          "Check that it is for this reference, and the order of transforms")  # fmt: skip
         points = map_points(transform, points)
 
 
@@ -326,25 +274,16 @@ def field_grid(transform: sitk.Transform) -> Grid | None:
 
 def part_met(ends: Float[ndarray, "n d"], start: Grid, end: Grid) -> float:
     """About which part of the smaller of two grids is met, where points spread over the first end as given."""
-    return scaled(float(end.holds(ends).mean()), start, end)
+    return part_of_smaller(float(end.holds(ends).mean()), start, end)
 
 
-def scaled(share: float, start: Grid, end: Grid) -> float:
+def part_of_smaller(share: float, start: Grid, end: Grid) -> float:
     """The share of a grid that is taken into another one, as a part of the smaller of both."""
     sizes = [float(np.prod(np.multiply(grid.shape, grid.spacing))) for grid in (start, end)]
     return min(1.0, share * max(1.0, sizes[0] / sizes[1]))
 
 
-def small_part(share: float) -> str:
-    """A part as a percentage; a very small one in words."""
-    return percent(share) if share >= 0.01 else "less than 1 %"
-
-
-def warn(message: str) -> None:
-    warnings.warn(message, InputWarning, stacklevel=3)
-
-
-ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
+ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
 """The formats that transforms are written in."""
 MAX_DISPLACEMENT_MM = 1e9
@@ -550,21 +489,12 @@ def load_field(path: Path) -> Transform:
     return Transform(image.array.astype(np.float64), image.grid)
 
 
-def holds_itk_transform(path: Path) -> bool:
-    """Whether a file is an ITK transform, and no image; where its content says neither, its name does."""
-    return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
-
-
-def read_if_itk(path: Path) -> "sitk.Transform | None":
-    """The transform of an ITK transform file; None for another file, such as a vector image."""
-    return read_itk(path) if holds_itk_transform(path) else None
-
-
 def load_itk(path: Path, reference: Grid | None) -> Transform:
     """An ITK transform file: a displacement field as it is, any other sampled on the reference grid."""
     transform = read_itk(path)
-    if field_grid(transform) is not None:
-        return from_vector_image(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
+    if (grid := field_grid(transform)) is not None:
+        field = sitk.DisplacementFieldTransform(transform).GetDisplacementField()
+        return Transform(sitk.GetArrayFromImage(field).T, grid)
     if reference is None or len(reference.shape) != transform.GetDimension():
         raise BadInput(
             f"{path} is {transform.GetDimension()}D and has no grid of its own: give a reference of its kind"
@@ -575,12 +505,8 @@ def load_itk(path: Path, reference: Grid | None) -> Transform:
 def sample_transform(transform: sitk.Transform, grid: Grid) -> Transform:
     """A SimpleITK transform of any kind, as displacements on a grid."""
     place = grid.shape, grid.origin, grid.spacing, grid.direction
-    return from_vector_image(sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *place))
-
-
-def from_vector_image(image: sitk.Image) -> Transform:
-    """The transform whose displacements are a vector image; SimpleITK's arrays have axes reversed, components last."""
-    return Transform(sitk.GetArrayFromImage(image).T.astype(np.float64), grid_of(image))
+    image = sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *place)
+    return Transform(sitk.GetArrayFromImage(image).T, grid)  # its arrays have axes reversed, components last
 
 
 # Transforms one after another: x ↦ last(… second(first(x))), in the order that points take.
@@ -648,16 +574,6 @@ MAX_GROWTH = 8.0
 """A grid that is found may have so many times the voxels of the transform; it is large where a few lead far away."""
 
 
-class RoundTrip(NamedTuple):
-    """How far points that move by more than a threshold end from where they were, in millimetres."""
-
-    threshold: float
-    error: Float[ndarray, " n"]
-    """Of those that lead into the grid of the inverse."""
-    outside: float
-    """The part of them that do not."""
-
-
 def grid_of_range(there: Transform) -> Grid:
     """A grid that holds every place that a transform leads to: its own, turned and shifted by a large affine part, and
     grown by as many voxels as it takes. BadInput if that would be far too many."""
@@ -693,8 +609,9 @@ def linear_part(transform: sitk.Transform) -> Affine:
     return Affine.from_sitk(transform if is_linear else sitk.Transform(transform.GetDimension(), sitk.sitkIdentity))
 
 
-def round_trip(there: Transform, back: Transform) -> RoundTrip:
-    """|back(there(x)) − x| at random points x of the region that moves.
+def round_trip(there: Transform, back: Transform) -> tuple[float, Float[ndarray, " n"], float]:
+    """(threshold, |back(there(x)) − x| at random points x that move by more, in mm, the part of them that leads out of
+    the grid of the inverse and is not counted).
 
     They lie between voxels, where an inverse is least exact, and move by more than the shortest edge of a voxel; or, if
     nothing does, by more than half of the longest motion."""
@@ -707,11 +624,4 @@ def round_trip(there: Transform, back: Transform) -> RoundTrip:
     y = there.points(x)
     inside = back.grid.holds(y)
     error = np.linalg.norm(back.points(y[inside]) - x[inside], axis=1)
-    return RoundTrip(threshold, error, float(1 - inside.mean()))
-
-
-def linear_error(there: sitk.Transform, back: sitk.Transform) -> float:
-    """The greatest |back(there(x)) − x|, in millimetres, at random points within half a metre of the origin."""
-    d = there.GetDimension()
-    x = np.random.default_rng(SEED).uniform(-500.0, 500.0, (100, d))
-    return float(np.linalg.norm(map_points(back, map_points(there, x)) - x, axis=1).max())
+    return threshold, error, float(1 - inside.mean())

@@ -192,7 +192,7 @@ def test_the_inverse_of_an_affine_map_is_exact_and_affine(vrnet, far, files, tmp
     theirs = sitk.ReadTransform(str(tmp_path / "affine.tfm")).GetInverse()
     for point in ((0.0, 0.0), (-70.0, 30.0), (900.0, 4.0)):
         assert_allclose(found.TransformPoint(point), theirs.TransformPoint(point), atol=1e-8)
-    assert float(re.search(r"come back within (\S+) mm", out)[1]) < 1e-8
+    assert "is exact" in out
 
 
 def test_the_inverse_of_an_affine_map_may_be_a_field_on_the_grid_of_moving(vrnet, far, files, tmp_path):
