@@ -221,11 +221,3 @@ def test_the_grid_leaves_out_the_axis_across_slices_and_has_room_in_multiples_of
     assert (data.spacing, data.shape) == (expected, common)
     sample = data.prepare("pair001", "training")
     assert sample.fixed.shape == (shape[2] if len(expected) < len(shape) else 1, 1, *common)
-
-
-def test_an_image_larger_than_the_shape_is_cropped_about_its_centre(tmp_path):
-    image = noise(40, 40, 40)
-    write(tmp_path / "a.nii.gz", image, np.eye(4))
-    listing = write_listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz")
-    whole, part = (Manifest.read(listing, shape=(n, n, n)).prepare("pair001", "training") for n in (40, 32))
-    np.testing.assert_allclose(part.fixed, whole.fixed[..., 4:36, 4:36, 4:36], atol=1e-5)

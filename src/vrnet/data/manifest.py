@@ -54,20 +54,15 @@ class Manifest:
     splits: Splits = field(repr=False)
     has_splits: bool
     """Whether there is a column split."""
-    given_spacing: tuple[float, ...] | None = None
-    given_shape: tuple[int, ...] | None = None
 
     name = "manifest"
     structures = None
     pairs_across_subjects = False
 
     @classmethod
-    def read(
-        cls, root: Path, spacing: tuple[float, ...] | None = None, shape: tuple[int, ...] | None = None
-    ) -> "Manifest":
-        """The pairs of a CSV file; unless given, the spacing is that of the first fixed image, and the shape has room
-        for the largest. BadInput if columns, names or splits are wrong."""
-        return cls(root, *read_pairs(root), spacing, shape)
+    def read(cls, root: Path) -> "Manifest":
+        """The pairs of a CSV file; BadInput if columns, names or splits are wrong."""
+        return cls(root, *read_pairs(root))
 
     def subjects(self, split: str) -> list[str]:
         """The names of the pairs of a split."""
@@ -111,22 +106,20 @@ class Manifest:
 
     @cached_property
     def spacing(self) -> tuple[float, ...]:
-        """In mm, to three digits, of what is registered: of a stack, within its slices."""
+        """That of the first fixed image in mm, to three digits; of a stack, within its slices."""
         own = self.grids[0]
-        return self.given_spacing or tuple(float(f"{own.spacing[axis]:.3g}") for axis in registered_axes(own))
+        return tuple(float(f"{own.spacing[axis]:.3g}") for axis in registered_axes(own))
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """In voxels, in multiples of 16, with room for the largest fixed image of those whose headers are read."""
-        if self.given_shape is not None:
-            return self.given_shape
         extents = [[own.shape[axis] * own.spacing[axis] for axis in registered_axes(own)] for own in self.grids]
         voxels = np.max([extent for extent in extents if len(extent) == len(extents[0])], axis=0) / self.spacing
         return tuple(SHAPE_MULTIPLE * ceil(n * (1 - SPACING_TOLERANCE) / SHAPE_MULTIPLE) for n in voxels.tolist())
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What samples depend on, given or found."""
+        """What samples depend on."""
         return {"spacing": self.spacing, "shape": self.shape}
 
     @cached_property

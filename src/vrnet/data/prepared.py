@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -78,11 +78,18 @@ def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Pat
                 np.save(member, array, allow_pickle=False)
 
 
-def read_sample(path: Path, place: str = "") -> Sample:
-    """The sample of a file, or of a place in a pack; one of DAMAGE if it is not whole, or not there."""
+def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
+    """The sample of a subject; `places` say its file, and what the names of its arrays begin with there."""
+    path, place = places[subject]
     check_ordinary(path)
-    with np.load(path) as file:
-        return sample_of({name: file[place + name] for name in ("name", *DTYPES) if place + name in file})
+    try:
+        with np.load(path) as file:
+            found = sample_of({name: file[place + name] for name in ("name", *DTYPES) if place + name in file})
+        if found.name != subject:
+            raise ValueError(f"it is of {found.name}")
+    except DAMAGE as error:
+        raise BadInput(f"{subject}: {path} is damaged, or no longer there: remove it, and {PREPARE_AGAIN}") from error
+    return found
 
 
 # Splits, whose samples are read when they are asked for.
@@ -197,39 +204,6 @@ def safe_name(subject: str) -> str:
     return re.sub(r"[^\w.-]", "_", subject)[:80]
 
 
-@dataclass(frozen=True)
-class SampleCache:
-    """The samples of a data set that a folder keeps."""
-
-    dataset: Dataset
-    purpose: Purpose
-    folder: Path
-    files: dict[str, Path] = field(default_factory=dict)
-    """{subject: its file}, of those looked for."""
-
-    def find_or_make(self, subject: str) -> None:
-        """See to it that the folder has the sample; or BadInput. Where it has a file for it, that is not opened."""
-        sources = self.dataset.sources(subject, self.purpose)
-        self.files[subject] = self.folder / cache_name(self.dataset, subject, self.purpose, sources)
-        if not exists(self.files[subject]):
-            self.make(subject)
-
-    def make(self, subject: str) -> Sample:
-        """The sample out of its sources, kept, and to the bit as it will be read; or BadInput."""
-        arrays = arrays_of(self.dataset.prepare(subject, self.purpose))
-        write_arrays(arrays.items(), self.files[subject])
-        return sample_of(arrays)
-
-    def read(self, subject: str) -> Sample:
-        """The sample that the folder has; made again if its file is damaged or gone."""
-        with suppress(*DAMAGE):
-            return read_sample(self.files[subject])
-        try:
-            return self.make(subject)
-        except BadInput as error:
-            raise BadInput(f"{subject}: {error}") from error
-
-
 def prepare_split(
     dataset: Dataset,
     split: str,
@@ -243,13 +217,17 @@ def prepare_split(
     """The subjects of a split, each made unless the cache has it; BadInput names all that cannot be used.
 
     With `skip_broken` those are left out, and `say` is told of each. `progress` hears which part is done."""
-    subjects, kept = dataset.subjects(split), SampleCache(dataset, purpose, (cache or cache_folder()) / dataset.name)
-    check_folder(kept.folder)
+    subjects, folder = dataset.subjects(split), (cache or cache_folder()) / dataset.name
+    check_folder(folder)
     parameters(dataset)  # a data set that cannot find them says so once, not for each subject
+    places: dict[str, tuple[Path, str]] = {}
     broken: dict[str, str] = {}
     for done, subject in enumerate(subjects, start=1):
         try:
-            kept.find_or_make(subject)
+            file = folder / cache_name(dataset, subject, purpose, dataset.sources(subject, purpose))
+            if not exists(file):
+                write_arrays(arrays_of(dataset.prepare(subject, purpose)).items(), file)
+            places[subject] = file, ""
         except BadInput as error:
             broken[subject] = str(error)
         if progress is not None:
@@ -263,8 +241,7 @@ def prepare_split(
         raise BadInput("\n  ".join([head, *reasons[:MAX_NAMED_SUBJECTS], *rest]) + f"\nmend them{way}")
     for subject, reason in broken.items():
         say(f"left out {subject}: {reason}")
-    samples = StoredSamples([subject for subject in subjects if subject not in broken], kept.read)
-    structures = dataset.structures
+    samples, structures = StoredSamples(list(places), partial(read_sample, places)), dataset.structures
     if structures is None:
         structures = label_numbers(samples)
     return PreparedSplit(dataset.name, split, samples, structures, dataset.pairs_across_subjects)
@@ -303,17 +280,6 @@ class PartRecord:
             raise BadInput("the subjects are none, or named twice")
 
 
-def read_packed(path: Path, places: Mapping[str, str], subject: str) -> Sample:
-    """A subject of a pack. `places` say what the names of its arrays begin with."""
-    try:
-        found = read_sample(path, places[subject])
-        if found.name != subject:
-            raise ValueError(f"it is of {found.name}")
-    except DAMAGE as error:
-        raise BadInput(f"{subject}: {path} is damaged, or no longer there: {PREPARE_AGAIN}") from error
-    return found
-
-
 def save_pack(parts: Mapping[Use, PreparedSplit], path: Path) -> None:
     """Write {(split, purpose): a prepared split} in one file."""
     check_file(path, (PACK_SUFFIX,))
@@ -348,8 +314,8 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
     found: dict[Use, PreparedSplit] = {}
     for place, values in enumerate(parts):
         part = read_record(values, PartRecord, path, PREPARE_AGAIN)
-        places = {subject: f"{place}/{k}/" for k, subject in enumerate(part.subjects)}
-        samples = StoredSamples(part.subjects, partial(read_packed, path, places))
+        places = {subject: (path, f"{place}/{k}/") for k, subject in enumerate(part.subjects)}
+        samples = StoredSamples(part.subjects, partial(read_sample, places))
         use = part.split, part.purpose
         found[use] = PreparedSplit(part.data, part.split, samples, part.structures, part.pairs_across_subjects)
     return found
