@@ -38,12 +38,6 @@ def test_a_frame_comes_back_to_the_reference(beat, exact):
     assert Tracking is CineResult
 
 
-def test_volumes_and_strain_are_those_of_the_motion(beat, exact):
-    assert_allclose(exact.volumes.lv_ml, beat.volumes.lv_ml, rtol=0.03)
-    assert exact.strain.peak("green_circumferential").percent < -5
-    assert exact.strain.times_ms == beat.times_ms
-
-
 def test_closure_is_the_mean_length_in_mm_over_the_labels(exact):
     length = 0.1 * np.linalg.norm(GRID.spacing)
     assert_allclose([*exact.closure_mm.values()], [length, length], rtol=1e-6)
@@ -59,8 +53,10 @@ def test_frames_whose_folds_were_repaired_are_told(exact):
     assert mended.metrics()["frames_with_repaired_folds"] == [1, 3]
 
 
-def test_without_labels_there_is_motion_alone(exact):
+def test_without_labels_there_is_motion_alone(beat, exact):
     bare = without_labels(exact)
+    assert_allclose(exact.volumes.lv_ml, beat.volumes.lv_ml, rtol=0.03)
+    assert exact.strain.times_ms == beat.times_ms
     assert (bare.labels, bare.volumes, bare.strain, bare.muscle_in_cavity) == (None,) * 4
     assert "label_names" not in bare.metrics()
 
@@ -94,7 +90,11 @@ def test_names_of_labels_say_what_is_what_and_are_shown(exact):
     assert named.volumes.lv_ejection_fraction_percent == pytest.approx(exact.volumes.lv_ejection_fraction_percent)
     assert {name for name, _ in Film.of(named).structures.values()} == {"RV", "myo", "LV", "liver"}
     assert named.metrics()["label_names"] == {"30": "RV", "20": "myo", "10": "LV", "40": "liver"}
-    for others, said in (({"heart": HeartLabels()}, "give `heart` or"), ({"labels": None}, "give `labels` too")):
+    for others, said in (
+        ({"heart": HeartLabels()}, "give `heart` or"),
+        ({"labels": None}, "give `labels` too"),
+        ({"frame": 5}, "frames 0 to 4"),
+    ):
         with pytest.raises(BadInput, match=said):
             track(exact.cine, **{"labels": Image(array, GRID), "label_names": names} | others)
 
@@ -112,14 +112,6 @@ def test_a_slice_whose_wall_is_open_is_told_beside_the_volumes(exact):
     assert exact.volumes.open_slices == ()
 
 
-def test_a_heart_that_rests_has_no_strain_at_all(exact):
-    """Not -4e-16 %, nor -0."""
-    still = replace(exact, fields=np.zeros_like(exact.fields))
-    known = still.strain.percent[~np.isnan(still.strain.percent)]
-    assert not known.any()
-    assert not np.signbit(known).any()
-
-
 def test_strain_of_a_volume_is_measured_in_the_slices_that_a_page_shows():
     """Which lie across the axis nearest to head-foot, wherever that is stored."""
     shape, spacing = (20, 44, 44), (3.0, 3.0, 3.0)
@@ -131,11 +123,6 @@ def test_strain_of_a_volume_is_measured_in_the_slices_that_a_page_shows():
     heart = HeartLabels(rv=None)
     found = CineResult(cine, 0, still, still, None, "none", reference_labels=Image(labels, grid), heart=heart)
     assert sorted(found.strain.slices) == list(range(20))
-
-
-def test_without_a_right_ventricle_the_terminal_says_that_there_are_no_segments(exact):
-    (note,) = with_labels_of(exact, 2, 3).notes()
-    assert note.startswith("Segments are not known: no right ventricle is labelled")
 
 
 def test_what_helped_a_network_and_what_may_be_no_cine_is_told(exact):
@@ -187,13 +174,10 @@ def worst_of(result):
     return verdict_as_json(result)["worst"]
 
 
-@pytest.mark.parametrize(
-    ("axis", "bad", "words"), [(2, 3, "Slice 4"), (2, [0, 3], "Slices 1, 4"), (0, [0, 3], "Slices 1, 4")]
-)
-def test_slices_whose_motion_is_ruined_are_named(axis, bad, words):
+def test_slices_whose_motion_is_ruined_are_named():
     """And the worst is what one looks at first."""
-    ruined = stack_across(axis, 16, bad, voxels=0.5)
-    assert any(reason.startswith(f"{words}: the motion jumps at frame 8") for reason in ruined.verdict.reasons)
+    ruined = stack_across(0, 16, [0, 3], voxels=0.5)
+    assert any(reason.startswith("Slices 1, 4: the motion jumps at frame 8") for reason in ruined.verdict.reasons)
     assert worst_of(ruined) == {"slice": 3, "frame": 7}
 
 
@@ -214,21 +198,18 @@ def test_a_frame_of_noise_is_no_fault_of_a_slice():
     assert worst_of(noisy) == {"slice": None, "frame": 4}
 
 
-def test_a_slice_of_noise_in_some_frames_is_named_with_or_without_labels():
-    noisy = with_noise(stack_across(2, 10), slice(4, 9), 2)
-    for each in (noisy, without_labels(noisy)):
-        said = next(reason for reason in each.verdict.reasons if "no counterpart" in reason)
-        assert said.startswith("Slice 3: in frame")
-        assert worst_of(each)["slice"] == 2
-        assert each.verdict.level != "good"
+def test_a_slice_of_noise_in_some_frames_is_named_without_labels_too():
+    noisy = without_labels(with_noise(stack_across(2, 10), slice(4, 9), 2))
+    said = next(reason for reason in noisy.verdict.reasons if "no counterpart" in reason)
+    assert said.startswith("Slice 3: in frame")
+    assert worst_of(noisy)["slice"] == 2
+    assert noisy.verdict.level != "good"
 
 
-@pytest.mark.parametrize("axis", [2, 0])
-def test_a_slice_that_is_frozen_between_beating_ones_is_named(axis):
-    stack = stack_across(axis, 10)
+def test_a_slice_that_is_frozen_between_beating_ones_is_named():
+    stack = stack_across(2, 10)
     frames, fields = stack.cine.frames.copy(), stack.fields.copy()
-    still = (slice(None),) * axis + (2,)
-    frames[:, *still], fields[:, :, *still] = frames[0][still], 0
+    frames[..., 2], fields[..., 2] = frames[0, ..., 2], 0
     frozen = replace(stack, cine=replace(stack.cine, frames=frames), fields=fields)
     (reason,) = frozen.verdict.reasons
     assert reason.startswith("Slice 3: over the cycle the heart moves 100 % less than in the other slices")

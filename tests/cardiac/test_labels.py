@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning
 from vrnet.cardiac.cine import prepare_tracking
-from vrnet.cardiac.labels import heart_of, interpret_labels, is_open, open_slices
+from vrnet.cardiac.labels import interpret_labels, is_open, open_slices
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import find_cavity
 from vrnet.phantom import cycle
@@ -53,14 +53,8 @@ def test_a_lone_3_is_the_cavity_unless_it_encloses_one(labels):
     cavity[x - 2 : x + 3, y - 2 : y + 3] = False
     with pytest.warns(InputWarning, match="taken for the cavity"):
         assert interpret_labels(Image(np.where(cavity, 3, 0), GRID))[1].wall is None
-
-
-def test_a_lone_label_that_encloses_next_to_nothing_says_how_to_name_the_cavity_and_has_none(labels):
-    """A pit of one voxel is no cavity."""
-    disc = (labels == 3).astype(np.uint8)
-    disc[(*np.argwhere(disc[..., 1]).mean(0).astype(int), 1)] = 0
     with pytest.warns(InputWarning, match='encloses next to nothing; if it is the cavity, give `label_names="1=LV"`'):
-        assert (interpret_labels(Image(disc, GRID))[0].array != 3).all()
+        assert (interpret_labels(Image((labels == 3).astype(np.uint8), GRID))[0].array != 3).all()
 
 
 def test_a_pit_beside_the_middle_of_an_open_wall_is_no_cavity_and_a_small_one_in_the_middle_of_a_ring_is(labels):
@@ -92,15 +86,14 @@ def test_a_wall_that_does_not_close_is_named(labels):
     ]
 
 
-@pytest.mark.parametrize("heart", [HeartLabels(lv=None), HeartLabels(rv=None, lv=None), HeartLabels()])
-def test_a_ring_whose_inside_is_not_labelled_is_not_open(labels, heart):
-    rings = np.where(labels == 3, 0, labels)
+def test_a_ring_whose_inside_is_not_labelled_is_not_open(labels):
+    heart, rings = HeartLabels(), np.where(labels == 3, 0, labels)
     assert open_slices(Image(rings, GRID), heart) == ()
     rings[..., 0] = labels[..., 0]
     assert open_slices(Image(rings, GRID), heart) == ()
 
 
-@pytest.mark.parametrize(("inner", "gap"), [(12, 10), (12, 90), (16, 30), (24, 10), (24, 90)])
+@pytest.mark.parametrize(("inner", "gap"), [(12, 10), (24, 90)])
 def test_a_gap_in_a_thick_or_a_thin_wall_is_found(gap, inner):
     x, y = np.meshgrid(np.arange(64) - 31.5, np.arange(64) - 31.5, indexing="ij")
     ring = (np.hypot(x, y) < 28) & (np.hypot(x, y) >= inner)
@@ -116,13 +109,8 @@ def test_labels_of_other_numbers_are_refused(labels):
     with pytest.warns(InputWarning, match="has no label 40=LV"):
         assert prepare(labels, label_names="20=wall,40=LV").heart == HeartLabels(None, 20, 40)
     assert prepare(labels, label_names="20=Myocardium,30=Cavity").heart == HeartLabels(None, 20, 30)
-
-
-def test_names_of_labels_say_which_are_the_parts_of_the_heart():
-    assert heart_of({2: "Myo"}) == HeartLabels(rv=None, wall=2, lv=None)
-    assert heart_of({1: "cavity"}) == HeartLabels(rv=None, wall=None, lv=1)
     with pytest.raises(BadInput, match="named twice"):
-        heart_of({1: "LV", 2: "Myo", 3: "lv"})
+        prepare(labels, label_names="10=LV,20=Myo,30=lv")
 
 
 def test_a_wall_that_encloses_the_rv_is_told_of(labels, recwarn):

@@ -1,6 +1,5 @@
 """Strain of motions whose strain is known, in every order of axes; of phantoms, whose strain is exact."""
 
-import time
 from itertools import permutations, product
 
 import numpy as np
@@ -9,12 +8,8 @@ from numpy.testing import assert_allclose
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
 from tests.cardiac.hearts import MYO, SPACING, contracted_towards, moved_by, phantom_stack, ring, stack, turned
-from vrnet.cardiac.segments import Insertions, anterior_direction
 from vrnet.cardiac.strain import (
     MEASURES,
-    SliceAxes,
-    box_around,
-    contour_steps,
     green_strain,
     moved_contours,
     spline_slope,
@@ -22,7 +17,7 @@ from vrnet.cardiac.strain import (
     strain_map,
     wall_voxels,
 )
-from vrnet.cardiac.wall import HeartLabels, LeftOut, find_rings
+from vrnet.cardiac.wall import Insertions, LeftOut, anterior_direction, find_rings
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.phantom import cycle
@@ -40,10 +35,9 @@ def at_once(found):
 
 
 @shapes
-@pytest.mark.parametrize("centre", [None, (20.0, 51.0)])
-def test_a_rotation_strains_nothing(heart, centre):
+def test_a_rotation_strains_nothing(heart):
     labels, spacing = heart
-    found = strain(moved_by(turned(0.4), labels.shape, spacing, centre), labels, spacing)
+    found = strain(moved_by(turned(0.4), labels.shape, spacing, (20.0, 51.0)), labels, spacing)
     assert_allclose(found.percent[~np.isnan(found.percent)], 0, atol=1e-3)
 
 
@@ -59,15 +53,6 @@ def test_pixels_that_are_no_squares_are_measured_in_millimetres():
     labels, spacing = ring(shape=(100, 60), spacing=(0.9, 1.5)), (0.9, 1.5)
     found = strain(moved_by(0.9 * np.array(turned(0.3)), labels.shape, spacing), labels, spacing)
     assert [*at_once(found).values()] == pytest.approx([-9.5] * 4 + [-10] * 4, abs=1e-3)
-
-
-def test_green_and_engineering_strain_agree_where_strain_is_small():
-    """E = e + e²/2 for a stretch 1 + e: two definitions, two computations."""
-    labels = ring()
-    found = at_once(strain(moved_by(0.998 * np.eye(2), labels.shape, SLICE), labels, SLICE))
-    assert found["green_circumferential"] == pytest.approx(found["midwall_length"], abs=0.003)
-    assert found["green_radial"] == pytest.approx(found["wall_thickness"], abs=0.003)
-    assert found["midwall_length"] == pytest.approx(-0.2, abs=1e-4)
 
 
 def test_a_ring_that_keeps_its_area_thickens_as_it_narrows():
@@ -87,22 +72,13 @@ def test_a_ring_that_keeps_its_area_thickens_as_it_narrows():
     assert found["wall_thickness"] == pytest.approx(100 * (25 / moved[1] - 1), abs=0.3)
 
 
-def test_the_middle_layer_is_between_the_inner_and_the_outer():
-    shape, x = (96, 96), (np.indices((96, 96)) - 47.5) * 1.0
-    u = -0.012 * (np.hypot(*x) - 40) * x / np.hypot(*x).clip(1e-6) * -1
-    found = at_once(strain(u[None], ring(shape, (1.0, 1.0), 18.0, 30.0), (1.0, 1.0)))
-    r = np.array([22.0, 26.0])
-    expected = 50 * ((1 + 0.012 * (r - 40) / r) ** 2 - 1)
-    assert expected[0] < found["green_circumferential_middle"] < expected[1]
-
-
 DIRECTIONS = {7: -90, 8: -150, 9: 150, 10: 90, 11: 30, 12: -30}
 """The middle of each mid-ventricular segment of the drawn ring: the RV at 180 degrees, the front at -90."""
 LAYOUTS = [(order, flips) for order in permutations(range(3)) for flips in product((False, True), repeat=3)]
 
 
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("segment", [7, 9, 12])
+@pytest.mark.parametrize("segment", [7, 9])
 def test_segments_are_where_they_should_be_in_every_order_of_axes(segment):
     """The part that contracts is found in its segment, however the array is stored."""
     labels = np.repeat(ring()[..., None], 1, -1)
@@ -144,14 +120,6 @@ def test_without_the_right_ventricle_there_are_no_segments_unless_insertions_are
     assert given.curve("green_radial", "segment 9")[0] == pytest.approx(-9.5, abs=1e-3)
 
 
-def test_a_map_of_the_wall_alone_is_enough():
-    labels = (ring() == MYO).astype(np.uint8)
-    found = strain(
-        moved_by(0.9 * np.eye(2), labels.shape, SLICE), labels, SLICE, heart=HeartLabels(rv=None, wall=1, lv=None)
-    )
-    assert at_once(found)["midwall_length"] == pytest.approx(-10, abs=1e-3)
-
-
 def test_slices_without_a_closed_ring_are_left_out_by_name():
     labels = stack(6)
     labels[..., 0] = 0
@@ -173,7 +141,6 @@ def test_slices_without_a_closed_ring_are_left_out_by_name():
     [
         (4, 8.0, "thirds of the slices that strain is of: these 4 cover 32 mm, less than a ventricle"),
         (4, 10.0, None),
-        (9, 8.0, None),
         (1, 8.0, "The level of the one slice is not known"),
     ],
 )
@@ -202,6 +169,7 @@ def test_peaks_are_the_lowest_of_shortening_and_the_highest_of_thickening():
     [
         (np.zeros((1, 2, 8, 8)), ring(), "fields of shape"),
         (np.zeros((1, 2, 72, 72)), np.zeros((72, 72), np.uint8), "the wall of the left ventricle is not labelled"),
+        (np.zeros((1, 4, 4, 4, 4, 4)), np.zeros((4, 4, 4, 4), np.uint8), "2 or 3 axes"),
         (np.zeros((1, 2, 72, 72)), np.tri(72, dtype=np.uint8) * 2, "no slice has a closed ring of wall, label 2"),
     ],
 )
@@ -211,9 +179,7 @@ def test_what_cannot_be_measured_is_refused(fields, labels, message):
 
 
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize(
-    "heart", [("normal",), ("dilated",), ("hypertrophic",), ("infarct",), ("normal", True)], ids=str
-)
+@pytest.mark.parametrize("heart", [("dilated",), ("infarct",), ("normal", True)], ids=str)
 def test_exact_fields_have_the_exact_strain(heart):
     """Of phantoms, within .3 points at every frame, by every measure; Green's within .1."""
     c = phantom_stack(*heart)
@@ -233,31 +199,18 @@ def test_exact_fields_have_the_exact_strain(heart):
 
 
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("seed", [0, 3])
-def test_the_segments_of_an_infarct_contract_least(seed):
-    c = cycle(seed, pathology="infarct", frames=3)
+def test_the_segments_of_an_infarct_contract_least():
+    c = cycle(3, pathology="infarct", frames=3)
     found = strain(c.fields.numpy(), c.labels.numpy(), c.spacing)
     by_segment = [found.curve("green_circumferential", name)[1] for name in SEGMENTS[6:12]]
     assert set(np.argsort(by_segment)[-2:] + 7) == {7, 8}
 
 
-@pytest.mark.release
-@pytest.mark.usefixtures("as_users_run")
-def test_a_cine_of_14_slices_and_30_frames_takes_less_than_three_seconds():
-    labels = np.pad(stack(14), ((28, 28), (28, 28), (0, 0)))
-    u = np.zeros((30, 3, *labels.shape), np.float32)
-    strain(u[:1], labels, SPACING)
-    start = time.process_time()
-    strain(u, labels, SPACING)
-    assert time.process_time() - start < 3
-
-
-@pytest.mark.parametrize("words", [("circumferential",), ("green_radial", "septum")])
-def test_a_curve_that_there_is_not_names_those_that_there_are(words):
-    labels, spacing = ring(), (1.0, 1.0)
-    found = strain(np.zeros((1, 2, *labels.shape)), labels, spacing)
-    with pytest.raises(BadInput, match=rf'no strain "{words[-1]}": choose one of g.*, '):
-        found.curve(*words)
+def test_a_curve_that_there_is_not_names_those_that_there_are():
+    found = strain(np.zeros((1, 2, *ring().shape)), ring(), (1.0, 1.0))
+    for words in (("circumferential",), ("green_radial", "septum")):
+        with pytest.raises(BadInput, match=rf'no strain "{words[-1]}": choose one of g.*, '):
+            found.curve(*words)
 
 
 # Splines through fields, against SciPy's, and against functions whose derivative is known.
@@ -284,15 +237,6 @@ def test_slopes_are_those_of_scipys_cubic_spline(motion, axis):
     assert_allclose(found, lines[:, :, index[0], index[1], 0], atol=1e-6)
 
 
-def test_voxels_know_where_in_the_wall_they_are(rings):
-    voxels = wall_voxels(rings, SLICE)
-    assert voxels.index.shape[1] == (ring() == MYO).sum()
-    offset = voxels.index[:2] - 35.5
-    assert_allclose(voxels.away, offset / np.hypot(*offset), atol=2e-3)
-    expected = (np.hypot(*offset) * 1.25 - 16) / 9
-    assert_allclose(voxels.depth, expected, atol=0.06)
-
-
 def test_shear_across_slices_counts_as_length(rings):
     """u = (0, 0, a x): |e + ∂u/∂e|² = 1 + a² cos², which is a²/2 on average over all directions."""
     u = np.zeros((1, 3, 72, 72, 1))
@@ -311,13 +255,6 @@ def test_contours_go_where_a_spline_surface_says(rings, motion):
             moved = surface.ev(*(still[..., i] / 1.25 for i in range(2)))
             before = still[..., c] if c < 2 else 0
             assert_allclose(points[1 + t, c, :, 0], before + moved, atol=1e-5)
-
-
-def test_steps_of_circles_add_up_to_their_length_and_area(rings):
-    points = moved_contours(np.zeros((1, 2, 72, 72, 1)), rings, SLICE)
-    lengths, areas = contour_steps(points)
-    assert_allclose(lengths[0].sum((1, 2)), 2 * np.pi * np.array([16, 20.5, 25]), rtol=0.01)
-    assert_allclose(areas.sum((1, 2)), np.pi * (25**2 - 16**2), rtol=0.01)
 
 
 # Strain as a picture.
@@ -353,71 +290,13 @@ def test_the_strain_of_a_linear_motion_is_that_of_its_matrix(rings_and_a_disc):
         assert_allclose(values[0], expected, atol=0.6)  # the centre is that of the cavity's voxels
 
 
-def test_it_holds_every_voxel_of_the_rings_and_no_other(rings_and_a_disc):
-    found = strain_map(np.zeros((2, 3, *MAPPED)), rings_and_a_disc, EDGES, across=2)
-    inside = np.zeros(MAPPED, bool)
-    inside[tuple(found.index)] = True
-    expected = rings_and_a_disc == 2
-    expected[..., 2] = False
-    assert (inside == expected).all()
-    assert found.radial.shape == (2, expected.sum())
-    assert_allclose(found.radial, 0, atol=1e-10)
-
-
 def test_its_mean_is_the_global_strain(rings_and_a_disc):
     u = np.random.default_rng(0).normal(0, 0.3, (2, 3, *MAPPED))
     u[:, 2] = 0
     found, whole = strain_map(u, rings_and_a_disc, EDGES), strain(u, rings_and_a_disc, EDGES)
     assert_allclose(found.circumferential.mean(1), whole.curve("green_circumferential"), rtol=1e-6)
     assert_allclose(found.radial.mean(1), whole.curve("green_radial"), rtol=1e-6)
-
-
-def test_without_a_ring_there_is_none(rings_and_a_disc):
-    assert strain_map(np.zeros((1, 3, *MAPPED)), np.minimum(rings_and_a_disc, 1), EDGES) is None
-
-
-# Arrays as short-axis slices.
-
-STORED, APART = (9, 8, 5), (1.2, 1.5, 8.0)
-
-
-@pytest.mark.parametrize("order", [*permutations(range(3))])
-def test_slices_lie_across_the_widest_spacing_wherever_it_is_stored(order):
-    """The slice and its motion in mm are the same, but that its two axes may change places."""
-    labels = np.arange(np.prod(STORED)).reshape(STORED)
-    fields = np.random.default_rng(0).standard_normal((2, 3, *STORED))
-    spacing = tuple(APART[axis] for axis in order)
-    axes = SliceAxes.of(labels.transpose(order).shape, spacing, None)
-    stack = axes.stack(labels.transpose(order))
-    stored = fields[:, list(order)].transpose(0, 1, *(2 + axis for axis in order))
-    motion = axes.motion_mm(stored, (slice(None), slice(None)))
-    is_turned = axes.within == (1.5, 1.2)
-    expected = fields * np.reshape(APART, (3, 1, 1, 1))
-    if is_turned:
-        labels, expected = labels.transpose(1, 0, 2), expected[:, [1, 0, 2]].transpose(0, 1, 3, 2, 4)
-    assert np.array_equal(stack, labels)
-    assert_allclose(motion, expected)
-
-
-def test_a_slice_is_a_stack_of_one():
-    axes = SliceAxes.of((9, 8), (1.2, 1.5), None)
-    assert axes.stack(np.zeros((9, 8))).shape == (9, 8, 1)
-    assert axes.motion_mm(np.ones((4, 2, 9, 8)), (slice(2, 5), slice(None))).shape == (4, 2, 3, 8, 1)
-
-
-def test_slices_may_be_said_to_lie_across_another_axis():
-    assert SliceAxes.of(STORED, APART, 0).order == (1, 2, 0)
-
-
-def test_the_box_has_a_margin_within_the_image():
-    wall = np.zeros((60, 40, 2), bool)
-    wall[20:24, 5:9, 1] = True
-    assert box_around(wall) == (slice(8, 36), slice(0, 21))
-    assert box_around(wall[:, :, :1]) == (slice(None), slice(None))
-
-
-def test_what_is_no_stack_is_refused():
-    with pytest.raises(BadInput, match="2 or 3 axes"):
-        SliceAxes.of((4, 4, 4, 4), (1.0,) * 4, None)
-    with pytest.raises(BadInput, match="spacing"):
-        SliceAxes.of((4, 4), (1.0,) * 3, None)
+    inside = np.zeros(MAPPED, bool)
+    inside[tuple(found.index)] = True
+    assert (inside == (rings_and_a_disc == 2) * [True, True, False]).all()
+    assert strain_map(u, np.minimum(rings_and_a_disc, 1), EDGES) is None

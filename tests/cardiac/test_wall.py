@@ -4,8 +4,20 @@ import numpy as np
 import pytest
 
 from tests.cardiac.hearts import LV, MYO, RV, polar, ring
-from vrnet.cardiac.segments import Insertions, anterior_direction, covered_arc, find_insertions, insertions_of_rings
-from vrnet.cardiac.wall import LeftOut, Ring, base_to_apex, contour_radii, find_ring, find_rings, ring_angles
+from vrnet.cardiac.wall import (
+    Insertions,
+    LeftOut,
+    Ring,
+    anterior_direction,
+    base_to_apex,
+    contour_radii,
+    covered_arc,
+    find_insertions,
+    find_ring,
+    find_rings,
+    insertions_of_rings,
+    ring_angles,
+)
 from vrnet.images.grid import Grid
 from vrnet.vocabulary import SEGMENTS, level_of_slice
 
@@ -33,37 +45,23 @@ def test_radii_are_those_of_an_ellipse_in_millimetres():
     np.testing.assert_allclose(contour_radii(inside, np.array([47.6, 47.2]), spacing), expected, atol=0.4)
 
 
-def test_the_middle_of_the_wall_is_half_way_through_it():
-    found = find_ring(0, wall(), SPACING)
-    contours = found.contours()
-    np.testing.assert_allclose(contours[1], (contours[0] + contours[2]) / 2)
-    for contour, depth in zip(contours, (0, 0.5, 1), strict=True):
-        np.testing.assert_allclose(found.depth(*found.polar(contour)), depth, atol=1e-9)
-
-
-@pytest.mark.parametrize("gap", ["side", "corner"])
-def test_a_ring_is_closed_unless_it_can_be_left_through_a_side(gap):
+def test_a_ring_is_closed_unless_it_can_be_left_through_a_side():
     mask = np.zeros((16, 16), bool)
     mask[3:13, 3:13] = True
     mask[4:12, 4:12] = False
-    mask[(8, 3) if gap == "side" else (3, 3)] = False
-    assert isinstance(find_ring(0, mask, (2.0, 2.0)), LeftOut if gap == "side" else Ring)
+    for gap, kind in (((3, 3), Ring), ((8, 3), LeftOut)):
+        mask[gap] = False
+        assert isinstance(find_ring(0, mask, (2.0, 2.0)), kind)
 
 
-def test_a_hole_in_an_open_wall_is_no_cavity():
+def test_a_hole_in_an_open_wall_a_stray_voxel_and_a_border_make_no_ring():
     mask = wall()
     mask[36:, 30:42] = False
     mask[12:18, 34:38] = False
     assert find_ring(4, mask, SPACING) == LeftOut(4, "the wall is not a closed ring")
-
-
-def test_stray_voxels_are_no_part_of_the_ring():
     mask = wall()
     mask[2:5, 2:5] = True
     assert np.array_equal(find_ring(0, mask, SPACING).mask, wall())
-
-
-def test_a_wall_at_the_border_is_left_out():
     assert find_ring(1, wall()[16:], SPACING) == LeftOut(1, "the wall reaches the border of the image")
 
 
@@ -88,7 +86,7 @@ def test_the_insertions_are_the_ends_of_the_right_ventricle():
     assert (behind.anterior_deg, behind.inferior_deg) == (found.inferior_deg, found.anterior_deg)
 
 
-@pytest.mark.parametrize(("anterior", "inferior"), [(240.0, 120.0), (120.0, 240.0), (-30.0, 70.0), (10.0, 300.0)])
+@pytest.mark.parametrize(("anterior", "inferior"), [(240.0, 120.0), (-30.0, 70.0)])
 def test_angles_grow_along_the_septum(anterior, inferior):
     """From 0 at the anterior insertion, over the shorter way, to that of the inferior one."""
     along = Insertions(anterior, inferior).along_septum(np.array([anterior, inferior]))
@@ -129,22 +127,6 @@ def test_the_anterior_wall_lies_to_the_front_and_to_the_head():
     np.testing.assert_allclose(anterior_direction(Grid.plain((8, 8), (1.0, 1.0))), [0, -1])
 
 
-def test_of_a_short_axis_view_the_upper_insertion_is_anterior():
-    """A usual one: the LV axis points to the left, the front and the feet, and the septum is on the left of the
-    picture."""
-    down = np.array([0.1, 0.57, -0.82])
-    axis = np.array([0.66, -0.55, -0.51])
-    axis -= down * (axis @ down) / (down @ down)
-    down, axis = down / np.linalg.norm(down), axis / np.linalg.norm(axis)
-    right = np.cross(down, -axis)
-    directions = np.column_stack([right, down, -axis])
-    grid = Grid((72, 72, 1), (1.25, 1.25, 8.0), (0.0, 0.0, 0.0), tuple(directions.ravel().tolist()))
-    labels = ring()
-    direction = anterior_direction(grid)
-    found = find_insertions(find_ring(0, labels == MYO, SPACING), labels == RV, SPACING, (direction[0], direction[1]))
-    assert found.anterior_deg == pytest.approx(240, abs=3)
-
-
 # The segments as Cerqueira et al. number them: six basal, six mid, four apical ones, which cover the wall once.
 
 
@@ -159,23 +141,14 @@ def test_each_direction_at_each_level_is_in_one_segment():
             assert len(holds) == 1
 
 
-def test_the_numbers_are_those_of_the_paper():
-    names = {s.number: s.name for s in SEGMENTS}
-    assert sorted(names) == list(range(1, 17))
-    assert (names[1], names[8], names[10], names[14]) == (
-        "basal anterior",
-        "mid anteroseptal",
-        "mid inferior",
-        "apical septal",
-    )
-
-
 def test_the_septum_begins_at_the_anterior_insertion():
     starts = {s.number: (s.centre_deg - s.half_width_deg) % 360 for s in SEGMENTS}
     assert (starts[2], starts[3], starts[4], starts[1]) == (0, 60, 120, 300)
     assert (starts[14], starts[15], starts[16], starts[13]) == (15, 105, 195, 285)
+    names = {s.number: s.name for s in SEGMENTS}
+    assert [names[k] for k in (1, 8, 10, 14)] == ["basal anterior", "mid anteroseptal", "mid inferior", "apical septal"]
 
 
-@pytest.mark.parametrize(("n", "levels"), [(1, "1"), (2, "02"), (3, "012"), (9, "000111222"), (10, "0001111222")])
-def test_levels_are_thirds(n, levels):
-    assert "".join(str(level_of_slice(k, n)) for k in range(n)) == levels
+def test_levels_are_thirds():
+    for n, levels in ((1, "1"), (2, "02"), (3, "012"), (9, "000111222"), (10, "0001111222")):
+        assert "".join(str(level_of_slice(k, n)) for k in range(n)) == levels

@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch.testing import assert_close
 
 from tests.models import trained
-from vrnet.errors import BadInput, InputWarning
 from vrnet.fields.calculus import compose, smooth
 from vrnet.fields.folds import repair_folds, smallest_determinant
 from vrnet.images.grid import Grid
@@ -30,7 +29,6 @@ from vrnet.registration.cine import (
     propagate_labels,
     refine,
     start_by_warping,
-    with_rotation_of,
     without_divergence,
 )
 
@@ -59,7 +57,7 @@ def test_exact_registrations_give_the_exact_motion_and_close():
     expected = SHIFTS.view(-1, 1, 1, 1).expand(-1, 2, 32, 10)
     assert_close(found.fields[:, :, 0], expected, atol=1e-4, rtol=0)
     assert_close(found.fields[:, :, 1], torch.zeros_like(expected))
-    assert_close(torch.cat(found.closing), torch.zeros(4, 2, 32, 10), atol=1e-4, rtol=0)
+    assert_close(found.closing, torch.zeros(2, 2, 2, 32, 10), atol=1e-4, rtol=0)
 
 
 def test_what_a_finder_sees_in_equal_images_does_not_add_up():
@@ -71,8 +69,8 @@ def test_what_a_finder_sees_in_equal_images_does_not_add_up():
 
     frames = ramps()
     exact, biased = (go_round(start_by_warping(f), frames, SMOOTHING) for f in (find_shift, find))
-    assert (biased.closing.forward - exact.closing.forward).abs().max() > 0.09
-    found = go_round(start_by_warping(find, lambda: find(frames[0], frames[0])), frames, SMOOTHING)
+    assert (biased.closing[0] - exact.closing[0]).abs().max() > 0.09
+    found = go_round(start_by_warping(find, find(frames[0], frames[0])), frames, SMOOTHING)
     assert_close(found.fields, exact.fields, atol=1e-5, rtol=0)
     assert_close(found.closing, exact.closing, atol=1e-5, rtol=0)
 
@@ -82,14 +80,14 @@ def test_each_chain_counts_by_how_near_it_is_to_where_it_began():
     found = go_round(lambda I0, I1, start: start + 1, torch.zeros(N, 1, 1, 9, 9), SMOOTHING)
     k = torch.arange(N)
     assert_close(found.fields[:, 0, 0, 4, 4], 2 * k * (N - k) / N)
-    assert_close(found.closing.forward, torch.full((1, 2, 9, 9), float(N)))
+    assert_close(found.closing[0], torch.full((1, 2, 9, 9), float(N)))
 
 
 def test_a_turn_that_no_image_shows_is_forgotten_but_by_solvers():
     """A finder that adds a tenth of a voxel at each step: of 0.8 of each start, ½ is left in the end, and not 3."""
     frames = torch.zeros(30, 1, 1, 9, 9)
     network, solver = (
-        go_round(lambda I0, I1, start: start + 0.1, frames, Smoothing.on((1.4, 1.4), is_solver)).closing.forward
+        go_round(lambda I0, I1, start: start + 0.1, frames, Smoothing.on((1.4, 1.4), is_solver)).closing[0]
         for is_solver in (False, True)
     )
     assert_close(network, torch.full_like(network, 0.5), atol=1e-2, rtol=0)
@@ -122,7 +120,6 @@ def waves(shape, spacing, k, direction):
 @pytest.mark.parametrize(
     ("shape", "spacing", "k", "across"),
     [
-        ((16, 12), (1.4, 1.4), (2, 3), None),
         ((16, 12), (1.0, 2.5), (1, 2), None),
         ((8, 10, 6), (1.0, 2.0, 8.0), (1, 0, 2), (0.0, 1.0, 0.0)),
     ],
@@ -134,15 +131,9 @@ def test_a_wave_along_its_direction_is_contraction_and_one_across_it_is_turning(
     contraction, turning = (waves(shape, spacing, k, direction) for direction in (along, across))
     assert_close(without_divergence(contraction, spacing), torch.zeros_like(contraction))
     assert_close(without_divergence(turning, spacing), turning)
-    assert_close(with_rotation_of(contraction, turning, spacing), contraction + turning)
 
 
-def test_a_shift_of_the_whole_is_taken_from_the_second_field():
-    u, v = torch.full((1, 2, 9, 8), 3.0), torch.full((1, 2, 9, 8), -1.0)
-    assert_close(with_rotation_of(u, v, (1.4, 1.4)), v)
-
-
-@pytest.mark.parametrize("shape", [(16, 12), (15, 17), (6, 8, 5)])
+@pytest.mark.parametrize("shape", [(15, 16), (6, 8, 5)])
 def test_what_has_no_divergence_keeps_none_and_what_was_taken_away_is_all(shape):
     """P P = P, and P (1 − P) = 0, of sides of either parity, and of noise."""
     u, spacing = torch.randn(2, len(shape), *shape, dtype=torch.float64), (1.0, 1.5, 8.0)[: len(shape)]
@@ -156,19 +147,6 @@ def test_of_the_shift_of_a_part_about_half_is_kept():
     disc = torch.exp(-((x.norm(dim=0) / 12) ** 6))
     shift = torch.stack([3 * disc, 0 * disc])[None]
     assert_close(without_divergence(shift, (1.4, 1.4))[0, :, 64, 64], torch.tensor([1.5, 0.0]), atol=0.1, rtol=0)
-
-
-def test_a_field_turns_as_itself():
-    u = torch.randn(2, 2, 16, 17, dtype=torch.float64)
-    assert_close(with_rotation_of(u, u, (1.0, 1.5)), u)
-
-
-def test_a_heart_contracts_as_one_field_and_turns_as_the_other():
-    """x → (1 − c) x and a turn, both ending smoothly away from the centre, about which no wave is special."""
-    x = torch.stack(torch.meshgrid(*[torch.arange(64, dtype=torch.float64) - 31.5] * 2, indexing="ij"))[None]
-    near = torch.exp(-(x.square().sum(1, keepdim=True)) / 200)
-    inwards, around = -0.2 * x * near, 0.1 * torch.stack([-x[:, 1], x[:, 0]], 1) * near
-    assert_close(with_rotation_of(inwards, 0.3 * inwards + around, (1.4, 1.4)), inwards + around, atol=1e-3, rtol=0)
 
 
 # The whole, on phantoms whose motion is known.
@@ -259,26 +237,20 @@ def test_a_change_of_brightness_of_one_frame_is_seen_by_one_scaling():
     assert np.abs(run(Cine(dark, cine.grid)).fields[2] - run(cine).fields[2]).max() > 0.1
 
 
-@pytest.mark.parametrize("is_network", [False, True])
-def test_progress_goes_from_0_to_1(is_network):
-    told = []
-    run(small_stack(), trained(spacing=(3.2, 3.2)) if is_network else "TV-L1", progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == 1
-
-
-@pytest.mark.parametrize("d", [2, 3])
-def test_progress_does_not_jump_where_nothing_turns(d):
-    """Of volumes a network tells a step of each frame, and not the part of turning at once."""
+@pytest.mark.parametrize(("d", "is_network"), [(2, True), (3, True), (3, False)])
+def test_progress_goes_from_0_to_1_and_does_not_jump(d, is_network):
+    """Where nothing turns, as of volumes, a network tells a step of each frame, and not the part of turning at once."""
     frames = np.random.default_rng(0).random((8, *(16,) * d)).astype(np.float32)
     cine, told = Cine(frames, Grid.plain((16,) * d, (1.8, 1.8, 1.8)[:d])), [0.0]
-    plan = plan_tracking(cine, trained(d=d, spacing=(1.8,) * d), "auto", "cpu")
-    assert (plan.turning(8) is None) == (d == 3)
+    plan = plan_tracking(cine, trained(d=d, spacing=(1.8,) * d) if is_network else "TV-L1", "auto", "cpu")
+    assert (plan.turning(8) is not None) == (is_network and d == 2)
     find_motion(cine, plan, progress=told.append)
+    assert told[-1] == 1
+    assert 0 <= min(np.diff(told))
     assert max(np.diff(told)) < 0.15
 
 
-@pytest.mark.parametrize("n", [2, FRAMES_OF_NETWORK, 29, 50])
+@pytest.mark.parametrize("n", [2, 29])
 def test_a_network_sees_frames_spread_over_the_cycle_and_a_solver_all(n):
     cine = small_stack()
     seen = plan_tracking(cine, "short-axis-cine", "auto", "cpu").seen(n)
@@ -326,17 +298,11 @@ def test_a_start_that_is_worse_than_no_motion_is_forgotten(beat):
     fields = torch.zeros(len(cine), 1, *beat.fields.shape[1:])
     fields[t] = 12 * torch.randn_like(fields[t]).cumsum(-1).div(10)
     with torch.inference_mode():
-        cycle = Cycle(fields, (fields[0], fields[0]))
-        found = refine(plan, plan.refinement(3), prepare(cine, plan, 0), cycle, lambda part: None).fields[:, 0]
+        given = prepare(cine, plan, 0), Cycle(fields, fields[:2])
+        found = refine(plan, plan.refinement(3), *given, lambda part: None).fields[:, 0]
     miss, whole = (wall_errors_mm(u, beat)[1] for u in (found, torch.zeros_like(found)))
     assert found[t].any()
     assert miss < 0.6 * whole
-
-
-@pytest.mark.parametrize("frame", [-1, 5])
-def test_a_reference_that_is_not_there_is_refused(frame):
-    with pytest.raises(BadInput, match="frames 0 to 4"):
-        run(small_stack(), frame=frame)
 
 
 def test_a_solver_finds_two_frames_as_it_registers_the_pair(beat):
@@ -349,12 +315,6 @@ def test_a_solver_finds_two_frames_as_it_registers_the_pair(beat):
     assert_allclose(run(Cine(two, grid)).fields[1], expected, atol=1e-4)
 
 
-def test_a_cine_of_voxels_far_from_those_of_training_is_told_of(beat):
-    fine = as_cine(beat, Grid.plain(tuple(beat.labels.shape), (0.4, 0.4)))
-    with pytest.warns(InputWarning, match=r"trained on voxels of 1.8 x 1.8 mm; these are of 0.4 x 0.4 mm"):
-        plan_tracking(fine, "short-axis-cine", "auto", "cpu")
-
-
 # Labels of the reference, brought to every frame.
 
 
@@ -364,19 +324,12 @@ def dice(a, b):
 
 @pytest.mark.parametrize("shape", [(96, 96), (96, 96, 3)])
 def test_exact_motion_takes_labels_to_where_the_tissue_is(shape):
-    beat = cycle(1, shape, (1.8, 1.8, 10.0)[: len(shape)], frames=4)
-    found = propagate_labels(beat.labels.numpy(), beat.fields.numpy(), 2 if len(shape) == 3 else None)
-    assert_array_equal(found[0], beat.labels.numpy())
+    """Whatever numbers they have, and of whatever type."""
+    beat, factor = cycle(1, shape, (1.8, 1.8, 10.0)[: len(shape)], frames=4), np.uint16(1000)
+    labels = beat.labels.numpy() * factor
+    found = propagate_labels(labels, beat.fields.numpy(), 2 if len(shape) == 3 else None)
+    assert found.dtype == np.uint16
+    assert_array_equal(found[0], labels)
     for t in range(1, 4):
         for value in (1, 2, 3):
-            assert dice(found[t] == value, beat.frame_labels[t].numpy() == value) > 0.96
-
-
-def test_values_and_types_are_kept():
-    labels = np.zeros((8, 9), np.uint16)
-    labels[2:5, 3:6] = 4711
-    fields = np.zeros((2, 2, 8, 9), np.float32)
-    fields[1, 0] = 2.0
-    found = propagate_labels(labels, fields, None)
-    assert found.dtype == np.uint16
-    assert_array_equal(found[1], np.roll(labels, 2, 0))
+            assert dice(found[t] == factor * value, beat.frame_labels[t].numpy() == value) > 0.96

@@ -3,7 +3,7 @@
 Transforms, labels of every frame, volumes, strain and the verdict are computed when they are first asked for, and kept.
 `app/track.py` writes them, `report/cine.py` draws them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -16,10 +16,9 @@ from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
 from vrnet.cardiac.labels import names_by_part, open_slices, read_labels
-from vrnet.cardiac.segments import anterior_direction
 from vrnet.cardiac.strain import NO_SEGMENTS, NO_STRAIN, Strain, strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes, muscle_in_cavity, slice_curves, volumes
-from vrnet.cardiac.wall import HeartLabels
+from vrnet.cardiac.wall import HeartLabels, anterior_direction
 from vrnet.data.labels import LabelNames, read_label_names
 from vrnet.errors import BadInput, Progress, numbered, warn_of_input
 from vrnet.evaluation.metrics import folding_strict_percent
@@ -29,14 +28,7 @@ from vrnet.images.io import CineLike, ImageLike, given_cine
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.provenance import versions
-from vrnet.registration.cine import (
-    TrackingPlan,
-    check_reference,
-    find_motion,
-    motion_of,
-    plan_tracking,
-    propagate_labels,
-)
+from vrnet.registration.cine import TrackingPlan, find_motion, motion_of, plan_tracking, propagate_labels
 from vrnet.vocabulary import Slices
 
 if TYPE_CHECKING:
@@ -121,8 +113,8 @@ class CineResult:
         """Volumes of the ventricles at every frame."""
         if self.labels is None or self.reference_labels is None or self.heart is None:
             return None
-        found = volumes(self.labels, self.cine.grid.spacing, self.frame, self.heart)
-        return replace(found, open_slices=open_slices(self.reference_labels, self.heart))
+        without = open_slices(self.reference_labels, self.heart)
+        return volumes(self.labels, self.cine.grid.spacing, self.frame, self.heart, without)
 
     @cached_property
     def strain_or_reason(self) -> Strain | str | None:
@@ -211,10 +203,10 @@ class CineResult:
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
         if self.strain is not None and not self.strain.insertions:
             found.append(f"Segments are {NO_SEGMENTS}.")
-        changed = {k: repair.changed_percent for k, repair in enumerate(self.repairs) if repair is not None}
+        changed = [(repair.changed_percent, k) for k, repair in enumerate(self.repairs) if repair is not None]
         if changed:
-            worst = max(changed, key=lambda k: changed[k])
-            most = f"in the worst, {numbered('frame', [worst])}, {changed[worst]:.2g} % of the voxels were moved"
+            percent, worst = max(changed)
+            most = f"in the worst, {numbered('frame', [worst])}, {percent:.2g} % of the voxels were moved"
             found.append(f"Folds were repaired in {len(changed)} of {len(self.cine)} frames: {most}.")
         return found
 
@@ -236,7 +228,7 @@ class CineResult:
             "verdict": verdict_as_json(self),
         }  # fmt: skip
         if self.reference_labels is not None and self.heart is not None:
-            there = set(np.unique(self.reference_labels.array).tolist())
+            there = np.unique(self.reference_labels.array)
             by_part = {label: name for label, name in names_by_part(self.heart).items() if label in there}
             about["label_names"] = {str(label): name for label, name in (self.label_names or by_part).items()}
         if self.volumes is not None:
@@ -286,19 +278,19 @@ class TrackingRequest:
     def run(self, progress: Progress | None = None) -> CineResult:
         """Track it."""
         start, plan, n = perf_counter(), self.plan, len(self.cine)
-        motion = find_motion(self.cine, plan, self.frame, progress)
+        fields, closing, repairs = find_motion(self.cine, plan, self.frame, progress)
         turning, refinement = plan.turning(n), plan.refinement(n)
         return CineResult(
             self.cine,
             self.frame,
-            motion.fields,
-            motion.closing,
+            fields,
+            closing,
             slice_axis=None if plan.slice_axis is None else plan.order[plan.slice_axis],
             method=str(plan.method),
             weights=plan.method.weights,
             device=plan.device.type,
             seconds=perf_counter() - start,
-            repairs=motion.repairs,
+            repairs=repairs,
             turned_by=None if turning is None else str(turning),
             refined_by=None if refinement is None else str(refinement),
             reference_labels=self.labels,
@@ -325,7 +317,8 @@ def prepare_tracking(
     if labels is None and (names or heart is not None):
         raise BadInput("names of labels are given, but not the labels: give `labels` too")
     whole = given_cine(cine)
-    check_reference(whole, frame)
+    if not 0 <= frame < len(whole):
+        raise BadInput(f"{whole.name} has frames 0 to {len(whole) - 1}: the reference `frame` cannot be {frame}")
     known = () if labels is None else read_labels(labels, whole, heart, names)
     return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, *known)
 

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer, Shaped
+from jaxtyping import Float, Integer, Shaped
 from numpy import ndarray
 
-from vrnet.cardiac.segments import Insertions, insertions_of_rings
-from vrnet.cardiac.wall import HeartLabels, LeftOut, Ring, base_to_apex, find_rings, ring_angles
+from vrnet.cardiac.wall import (
+    HeartLabels,
+    Insertions,
+    LeftOut,
+    Ring,
+    base_to_apex,
+    find_rings,
+    insertions_of_rings,
+    ring_angles,
+)
 from vrnet.errors import BadInput
 from vrnet.evaluation.metrics import slice_axis
 from vrnet.vocabulary import LEVELS, SEGMENTS, level_of_slice
@@ -104,56 +112,63 @@ def contour_steps(points: Float[ndarray, "t 3 k r a"]) -> tuple[Float[ndarray, "
     return lengths, np.linalg.norm(np.cross(*diagonals, axis=1), axis=1) / 2
 
 
-# Arrays as short-axis slices: (x, y, z) with slices across z, cut to the part around the heart.
+# Arrays as short-axis slices: (x, y, z) with slices across z, cut to the part around the wall.
 
-Box = tuple[slice, slice]
 MARGIN_VOXELS = 12
 """Around the wall: what lies farther away has no influence on a cubic spline, to seven digits."""
 
 
 @dataclass(frozen=True)
-class SliceAxes:
-    """Which axes of an array lie within slices and, last, which across; a 2D array has two, and is one slice."""
+class ShortAxis:
+    """A label map and motion as short-axis slices, and the rings of wall that they show."""
 
+    labels: Integer[ndarray, "x y z"]
+    motion_mm: Float[ndarray, "t c x y z"]
+    rings: list[Ring]
+    left_out: list[LeftOut]
+    spacing: tuple[float, float]
+    """Within slices, in mm."""
     order: tuple[int, ...]
-    spacing: tuple[float, ...]  # in mm, along the axes of the array
+    """Which axes of the array lie within slices and, last, which across."""
+    start: tuple[int, int]
+    """Where within slices the part around the wall begins."""
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], spacing: tuple[float, ...], across: int | None) -> "SliceAxes":
-        """Slices across this axis, or across that of widest spacing if none is given."""
-        if len(shape) not in (2, 3) or len(spacing) != len(shape):
-            raise BadInput(f"slices have 2 or 3 axes with a spacing each, not the shape {shape} and spacing {spacing}")
-        if len(shape) == 2:
-            return cls((0, 1), spacing)
-        last = slice_axis(shape, spacing) if across is None else across
-        return cls((*(axis for axis in range(3) if axis != last), last), spacing)
+    def of(
+        cls,
+        fields: Float[ndarray, "t d *s"],
+        labels: Integer[ndarray, "*s"],
+        spacing: tuple[float, ...],
+        across: int | None,
+        wall: int | None,
+    ) -> "ShortAxis":
+        """Slices across this axis, or across that of widest spacing if none is given; a 2D array is one slice."""
+        d = labels.ndim
+        if d not in (2, 3) or len(spacing) != d:
+            raise BadInput(f"slices have 2 or 3 axes with a spacing each, not the shape {labels.shape} and {spacing}")
+        if fields.shape[1:] != (d, *labels.shape):
+            expected = f"(t, {d}, {', '.join(map(str, labels.shape))})"
+            raise BadInput(f"fields of shape {fields.shape} are not those of the labels: {expected} is expected")
+        order: tuple[int, ...] = (0, 1)
+        if d == 3:
+            last = slice_axis(labels.shape, spacing) if across is None else across
+            order = (*(axis for axis in range(3) if axis != last), last)
 
-    @property
-    def within(self) -> tuple[float, float]:
-        """The spacing within slices, in mm."""
-        return self.spacing[self.order[0]], self.spacing[self.order[1]]
+        def as_slices(array: Shaped[ndarray, "*s"]) -> Shaped[ndarray, "x y z"]:
+            turned = array.transpose(order)
+            return turned if d == 3 else turned[..., None]
 
-    def stack(self, labels: Shaped[ndarray, "*s"]) -> Shaped[ndarray, "x y z"]:
-        """A map as a stack of slices."""
-        turned = labels.transpose(self.order)
-        return turned if turned.ndim == 3 else turned[..., None]
-
-    def motion_mm(self, fields: Float[ndarray, "t d *s"], box: Box) -> Float[ndarray, "t d x y z"]:
-        """Displacements in voxels as those of a stack in mm, first within and then across slices, cut to a box."""
-        components = (
-            self.spacing[axis] * fields[:, axis].transpose(0, *(1 + i for i in self.order)) for axis in self.order
-        )
-        turned = [component if component.ndim == 4 else component[..., None] for component in components]
-        return np.stack([component[:, *box] for component in turned], 1)
-
-
-def box_around(wall: Bool[ndarray, "x y z"]) -> Box:
-    """The part of slices that the strain of a wall depends on; everything if there is none."""
-    if not wall.any():
-        return slice(None), slice(None)
-    sides = (np.flatnonzero(wall.any(others)) for others in ((1, 2), (0, 2)))
-    x, y = (slice(max(int(side[0]) - MARGIN_VOXELS, 0), int(side[-1]) + MARGIN_VOXELS + 1) for side in sides)
-    return x, y
+        stack = as_slices(labels)
+        box, start = [slice(None)] * 2, [0, 0]
+        if (stack == wall).any():
+            for axis in (0, 1):
+                at = np.flatnonzero((stack == wall).any((1 - axis, 2)))
+                start[axis] = max(int(at[0]) - MARGIN_VOXELS, 0)
+                box[axis] = slice(start[axis], int(at[-1]) + MARGIN_VOXELS + 1)
+        motion = [np.stack([spacing[axis] * as_slices(u[axis])[*box] for axis in order]) for u in fields]
+        within = spacing[order[0]], spacing[order[1]]
+        rings, left_out = find_rings(stack[*box] == wall, within)
+        return cls(stack[*box], np.stack(motion), rings, left_out, within, order, (start[0], start[1]))
 
 
 MIDDLE_LAYER = (1 / 3, 2 / 3)
@@ -171,50 +186,32 @@ SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
 
 
 class Measure(NamedTuple):
-    """A way to say how much the wall deforms: its name in files, what it means, whether a heartbeat lowers it, and what
-    people call it."""
+    """A way to say how much the wall deforms."""
 
-    name: str
+    name: str  # in files
     definition: str
-    falls: bool
-    title: str
+    falls: bool  # whether a heartbeat lowers it
+    title: str  # what people call it
 
 
 GREEN = "Lagrangian Green strain E = 1/2 (F'F - I), F = I + grad u in mm within the slice,"
 AVERAGED = "averaged over the voxels of the reference's myocardium"
 LENGTH = "engineering strain (L - L0)/L0 of the length L of the contour that moves with"
 MEASURES = (
-    Measure(
-        "green_circumferential",
-        f"{GREEN} around the LV centre of the slice, {AVERAGED}",
-        True,
-        "circumferential strain (Green)",
-    ),
-    Measure(
-        "green_radial", f"{GREEN} away from the LV centre of the slice, {AVERAGED}", False, "radial strain (Green)"
-    ),
-    Measure(
-        "green_circumferential_middle",
-        f"green_circumferential, {AVERAGED} in the middle third of the wall",
-        True,
-        "circumferential strain (Green), middle third",
-    ),
-    Measure(
-        "green_radial_middle",
-        f"green_radial, {AVERAGED} in the middle third of the wall",
-        False,
-        "radial strain (Green), middle third",
-    ),
+    Measure("green_circumferential", f"{GREEN} around the LV centre of the slice, {AVERAGED}", True,
+            "circumferential strain (Green)"),
+    Measure("green_radial", f"{GREEN} away from the LV centre of the slice, {AVERAGED}", False,
+            "radial strain (Green)"),
+    Measure("green_circumferential_middle", f"green_circumferential, {AVERAGED} in the middle third of the wall", True,
+            "circumferential strain (Green), middle third"),
+    Measure("green_radial_middle", f"green_radial, {AVERAGED} in the middle third of the wall", False,
+            "radial strain (Green), middle third"),
     Measure("endocardial_length", f"{LENGTH} the endocardium", True, "endocardial strain (length)"),
     Measure("midwall_length", f"{LENGTH} the middle of the wall", True, "mid-wall strain (length)"),
     Measure("epicardial_length", f"{LENGTH} the epicardium", True, "epicardial strain (length)"),
-    Measure(
-        "wall_thickness",
-        "(T - T0)/T0 of the thickness T, the wall's area over the length of its middle",
-        False,
-        "thickening of the wall",
-    ),
-)
+    Measure("wall_thickness", "(T - T0)/T0 of the thickness T, the wall's area over the length of its middle", False,
+            "thickening of the wall"),
+)  # fmt: skip
 TITLES = {measure.name: measure.title for measure in MEASURES}
 
 
@@ -266,7 +263,7 @@ class Strain:
 
     def of_slices(self, measure: str) -> dict[int, Float[ndarray, " t"]]:
         """{slice: strain at every frame, in percent}, from base to apex."""
-        curves = self.by_slice[:, [m.name for m in MEASURES].index(measure)]
+        curves = self.by_slice[:, [*TITLES].index(measure)]
         return dict(zip(self.slices, curves, strict=True))
 
     def peak(self, measure: str, region: str = GLOBAL) -> Peak | None:
@@ -280,7 +277,7 @@ class Strain:
 
     def as_json(self) -> dict[str, Any]:
         """Peaks of every region by every measure, what these mean, and which slices they come from."""
-        peaks = {region: {m.name: self.peak(m.name, region) for m in MEASURES} for region in self.regions}
+        peaks = {region: {name: self.peak(name, region) for name in TITLES} for region in self.regions}
         return {
             "definitions": {m.name: m.definition for m in MEASURES},
             "peaks": {
@@ -292,25 +289,6 @@ class Strain:
             "levels": self.doubt_about_levels or "thirds of the slices, from base to apex",
             "segments": "by the insertion of the RV" if self.insertions else NO_SEGMENTS,
         }
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where parts of the wall are: their level, and their angle ψ along the septum, where that is known."""
-
-    level: Integer[ndarray, " n"]
-    psi: Float[ndarray, " n"] | None
-
-    def regions(self) -> dict[str, Bool[ndarray, " n"]]:
-        """Which parts are in which region."""
-        found = {GLOBAL: np.ones(len(self.level), bool)}
-        found |= {name: self.level == level for level, name in enumerate(LEVELS)}
-        if self.psi is not None:
-            for segment in SEGMENTS:
-                off = (self.psi - segment.centre_deg + 180) % 360 - 180
-                around = (-segment.half_width_deg <= off) & (off < segment.half_width_deg)
-                found[f"segment {segment.number}"] = around & (self.level == segment.level)
-        return found
 
 
 def strain(
@@ -330,39 +308,23 @@ def strain(
     `across` is given. `anterior` points to the front of the patient, along the axes of the array: `anterior_direction`
     of a grid, or against the second axis if not given. It tells the two insertions of the RV apart; `insertions` that
     are given hold in all slices. Without them and without an RV there are no segments."""
-    heart, axes = heart or HeartLabels(), SliceAxes.of(labels.shape, spacing, across)
-    check_fields(fields, labels)
-    stack = axes.stack(labels)
-    if not (stack == heart.wall).any():
+    heart = heart or HeartLabels()
+    stack = ShortAxis.of(fields, labels, spacing, across, heart.wall)
+    if not (labels == heart.wall).any():
         raise BadInput(NO_WALL)
-    box = box_around(stack == heart.wall)
-    stack, u = stack[box], axes.motion_mm(fields, box)
-    rings, left_out = find_rings(stack == heart.wall, axes.within)
-    if not rings:
+    if not stack.rings:
         raise BadInput(f"no slice has a closed ring of wall, label {heart.wall}: strain needs at least one")
-    rings = base_to_apex(rings)
-    front = in_plane(anterior or (0.0, -1.0, 0.0), axes)
-    found = (
-        [insertions] * len(rings) if insertions else insertions_of_rings(rings, stack == heart.rv, axes.within, front)
-    )
-    names, percent, sixths = curves(u, rings, found, axes.within)
+    rings = base_to_apex(stack.rings)
+    front = anterior or (0.0, -1.0, 0.0)
+    in_plane = front[stack.order[0]], front[stack.order[1]]
+    of_rv = insertions_of_rings(rings, stack.labels == heart.rv, stack.spacing, in_plane)
+    found = of_rv if insertions is None else [insertions] * len(rings)
+    names, percent, sixths = curves(stack.motion_mm, rings, found, stack.spacing)
     percent = percent.round(DIGITS) + 0.0  # which is no -0
     of_regions, by_slice = percent[: len(names)], percent[len(names) :]
     slices, where = tuple(ring.slice for ring in rings), tuple(found) if found else None
-    covered = len(slices) * spacing[axes.order[2]] if len(axes.order) == 3 else None
-    return Strain(of_regions, names, times_ms, slices, tuple(left_out), where, sixths, by_slice, covered)
-
-
-def check_fields(fields: Float[ndarray, "t d *s"], labels: Integer[ndarray, "*t"]) -> None:
-    """BadInput if the fields are not those of the label map's grid."""
-    if fields.shape[1:] != (labels.ndim, *labels.shape):
-        expected = f"(t, {labels.ndim}, {', '.join(map(str, labels.shape))})"
-        raise BadInput(f"fields of shape {fields.shape} are not those of the labels: {expected} is expected")
-
-
-def in_plane(direction: tuple[float, ...], axes: SliceAxes) -> tuple[float, float]:
-    """The part of a direction that lies within slices."""
-    return direction[axes.order[0]], direction[axes.order[1]]
+    covered = len(slices) * spacing[stack.order[2]] if labels.ndim == 3 else None
+    return Strain(of_regions, names, times_ms, slices, tuple(stack.left_out), where, sixths, by_slice, covered)
 
 
 def curves(
@@ -372,43 +334,47 @@ def curves(
     voxels = wall_voxels(rings, spacing)
     around = np.tile(np.degrees(ring_angles() + ring_angles()[1] / 2), len(rings))
     of_ring = np.repeat(np.arange(len(rings)), len(ring_angles()))
-    regions = place(voxels.ring, voxels.angle_deg, insertions, len(rings)).regions()
-    weights = np.stack([*regions.values(), *(voxels.ring == k for k in range(len(rings)))]).astype(float)
-    of_contours = place(of_ring, around, insertions, len(rings))
-    steps = np.stack([*of_contours.regions().values(), *(of_ring == k for k in range(len(rings)))]).astype(float)
+    names, weights = regions_and_rings(voxels.ring, voxels.angle_deg, insertions, len(rings))
+    _, steps = regions_and_rings(of_ring, around, insertions, len(rings))
     middle = weights * ((MIDDLE_LAYER[0] <= voxels.depth) & (voxels.depth <= MIDDLE_LAYER[1]))
     E = green_strain(u, voxels, spacing)
     lengths, areas = contour_steps(moved_contours(u, rings, spacing))
     found = [*averages(E[::-1], weights), *averages(E[::-1], middle), *engineering_strain(lengths, areas, steps)]
-    return tuple(regions), np.stack(found, 1), sixths_of_wall(lengths, areas, of_contours.level, around)
+    levels = steps[1 : 1 + len(LEVELS)]
+    return names, np.stack(found, 1), sixths_of_wall(lengths, areas, levels, around)
+
+
+def regions_and_rings(
+    ring: Integer[ndarray, " n"], angle_deg: Float[ndarray, " n"], insertions: list[Insertions] | None, rings: int
+) -> tuple[tuple[str, ...], Float[ndarray, "r n"]]:
+    """The names of regions, and which parts of rings, counted from base to apex, are in each region, and then in each
+    ring."""
+    level = np.array([level_of_slice(k, rings) for k in range(rings)])[ring]
+    found = {GLOBAL: np.ones(len(ring), bool)} | {name: level == k for k, name in enumerate(LEVELS)}
+    if insertions is not None:
+        psi = np.empty(len(ring))
+        for k, of_slice in enumerate(insertions):
+            psi[ring == k] = of_slice.along_septum(angle_deg[ring == k])
+        for segment in SEGMENTS:
+            off = (psi - segment.centre_deg + 180) % 360 - 180
+            around = (-segment.half_width_deg <= off) & (off < segment.half_width_deg)
+            found[f"segment {segment.number}"] = around & (level == segment.level)
+    return tuple(found), np.stack([*found.values(), *(ring == k for k in range(rings))]).astype(float)
 
 
 def sixths_of_wall(
     lengths: Float[ndarray, "f k r a"],
     areas: Float[ndarray, "f r a"],
-    level: Integer[ndarray, " n"],
+    levels: Float[ndarray, "level n"],
     angle_deg: Float[ndarray, " n"],
 ) -> Float[ndarray, "2 level p t"]:
     """What becomes of the length of the middle, and of the area, of every sixth of the wall at a level; in percent."""
     starts = np.arange(0, 360, SIXTH_STEP_DEG)
     windows = (angle_deg - starts[:, None]) % 360 < SIXTH_DEG
-    steps = np.concatenate([windows & (level == k) for k in range(len(LEVELS))]).astype(float)
+    steps = (levels[:, None] * windows).reshape(-1, len(angle_deg))
     _, middle, _, thickness = engineering_strain(lengths, areas, steps)
     area = 100 * ((1 + middle / 100) * (1 + thickness / 100) - 1)
     return np.stack([middle, area]).reshape(2, len(LEVELS), len(starts), -1)
-
-
-def place(
-    ring: Integer[ndarray, " n"], angle_deg: Float[ndarray, " n"], insertions: list[Insertions] | None, rings: int
-) -> Place:
-    """Where parts of rings, counted from base to apex, are."""
-    level = np.array([level_of_slice(k, rings) for k in range(rings)])[ring]
-    if insertions is None:
-        return Place(level, None)
-    psi = np.empty(len(ring))
-    for k, of_slice in enumerate(insertions):
-        psi[ring == k] = of_slice.along_septum(angle_deg[ring == k])
-    return Place(level, psi)
 
 
 def averages(E: Float[ndarray, "k t n"], weights: Float[ndarray, "r n"]) -> Float[ndarray, "k r t"]:
@@ -452,14 +418,9 @@ def strain_map(
     heart: HeartLabels | None = None,
 ) -> StrainMap | None:
     """The strain at each voxel; the arguments are those of `strain`. None where no slice shows a ring of wall."""
-    heart, axes = heart or HeartLabels(), SliceAxes.of(labels.shape, spacing, across)
-    check_fields(fields, labels)
-    wall = axes.stack(labels) == heart.wall
-    box = box_around(wall)
-    rings, _ = find_rings(wall[box], axes.within)
-    if not rings:
+    stack = ShortAxis.of(fields, labels, spacing, across, (heart or HeartLabels()).wall)
+    if not stack.rings:
         return None
-    voxels = wall_voxels(rings, axes.within)
-    radial, circumferential = green_strain(axes.motion_mm(fields, box), voxels, axes.within)
-    start = [[side.start or 0] for side in box]
-    return StrainMap(voxels.index + np.array([*start, [0]]), radial, circumferential)
+    voxels = wall_voxels(stack.rings, stack.spacing)
+    radial, circumferential = green_strain(stack.motion_mm, voxels, stack.spacing)
+    return StrainMap(voxels.index + np.reshape([*stack.start, 0], (3, 1)), radial, circumferential)

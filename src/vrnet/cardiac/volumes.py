@@ -6,7 +6,7 @@ from math import isfinite, nan, prod
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer, Shaped
+from jaxtyping import Float, Integer, Shaped
 from numpy import ndarray
 
 from vrnet.cardiac.strain import Strain
@@ -87,15 +87,13 @@ def volumes(
     spacing: tuple[float, ...],
     reference: int = 0,
     heart: HeartLabels | None = None,
+    open_slices: tuple[int, ...] = (),
 ) -> Volumes:
     """Volumes of the label map of every frame; the spacing, in mm, is that between slices too."""
-    heart = heart or HeartLabels()
+    heart, axes = heart or HeartLabels(), tuple(range(1, labels.ndim))
     voxel_ml = prod(spacing) / 1000
-    counts = (
-        (labels == value).sum(tuple(range(1, labels.ndim))) * voxel_ml for value in (heart.lv, heart.rv, heart.wall)
-    )
-    lv, rv, wall = counts
-    return Volumes(lv, rv, wall, reference)
+    lv, rv, wall = ((labels == value).sum(axes) * voxel_ml for value in (heart.lv, heart.rv, heart.wall))
+    return Volumes(lv, rv, wall, reference, open_slices)
 
 
 # Muscle where the tracked cavity should hold blood: where too little motion was found, the outline of the cavity stays
@@ -137,11 +135,16 @@ def muscle_in_cavity(
 
     `across` is the axis of s across which slices lie: each has its own brightness."""
     images, maps = (slices_first(array, across) for array in (frames, labels))
-    known = maps[reference]
-    shown = [k for k in range(len(known)) if enough(known[k] == heart.wall) and enough(known[k] == heart.lv)]
+    image, known = images[reference], maps[reference]
+    shown = [
+        k
+        for k in range(len(known))
+        if min((known[k] == heart.wall).sum(), (known[k] == heart.lv).sum()) >= LEAST_VOXELS
+    ]
     if not shown:
         return None
-    sign = -1.0 if is_dark(images[reference], known, heart) else 1.0
+    is_dark = np.median(image[known == heart.lv]) < np.median(image[known == heart.wall])
+    sign = -1.0 if is_dark else 1.0
     parts = np.array(
         [[like_muscle(image[k], map_[k], heart, sign) for image, map_ in zip(images, maps, strict=True)] for k in shown]
     )
@@ -152,15 +155,6 @@ def muscle_in_cavity(
 def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[ndarray, "t k *p"]:
     """Frames, slices, and what is within them; without an axis across slices, one slice is all."""
     return array[:, None] if across is None else np.moveaxis(array, 1 + across, 1)
-
-
-def enough(mask: Bool[ndarray, "*p"]) -> bool:
-    return int(mask.sum()) >= LEAST_VOXELS
-
-
-def is_dark(image: Shaped[ndarray, "*s"], labels: Integer[ndarray, "*s"], heart: HeartLabels) -> bool:
-    """Whether blood is darker than muscle."""
-    return bool(np.median(image[labels == heart.lv]) < np.median(image[labels == heart.wall]))
 
 
 def like_muscle(
@@ -213,14 +207,11 @@ def slice_curves(
     def placed(known: Mapping[int, Float[ndarray, " t"]]) -> Float[ndarray, "k t"]:
         return np.array([known.get(int(k), missing) for k in shown]).reshape(len(shown), len(missing))
 
-    return SliceCurves(
-        tuple(shown.tolist()),
-        cavity[shown],
-        wall[shown],
-        circumferential_percent=placed({} if strain is None else strain.of_slices("green_circumferential")),
-        radial_percent=placed({} if strain is None else strain.of_slices("green_radial")),
-        muscle_percent=100 * placed({} if muscle is None else dict(zip(muscle.slices, muscle.by_slice, strict=True))),
+    around, away = (
+        placed({} if strain is None else strain.of_slices(f"green_{way}")) for way in ("circumferential", "radial")
     )
+    like_muscle = {} if muscle is None else dict(zip(muscle.slices, muscle.by_slice, strict=True))
+    return SliceCurves(tuple(shown.tolist()), cavity[shown], wall[shown], around, away, 100 * placed(like_muscle))
 
 
 def area_mm2(maps: Integer[ndarray, "t k *p"], part: int | None, voxel_mm2: float) -> Float[ndarray, "k t"]:

@@ -5,7 +5,6 @@ network finds, one solver turns and another refines. docs/cine.md says how exact
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.devices import CPU, few_threads, find_device, side_by_side, threads_for
-from vrnet.errors import BadInput, Progress
+from vrnet.errors import Progress
 from vrnet.fields.calculus import check_finite, compose, scale, smooth, warp
 from vrnet.fields.folds import Repair, repair_folds
 from vrnet.fields.inverse import invert
@@ -64,17 +63,8 @@ SOLVER_SMOOTHING_MM = (2.0, 1.0)
 KEPT_OF_START = 0.8
 """The part of a start that is kept, by methods other than solvers. On phantoms whose every frame was seen, chains close
 within 0.1 mm; with all of it 0.4 mm off, and with 0.6 points at end-systole are half as far again from the truth."""
-Find = Callable[[Tensor, Tensor], Tensor]
-"""(I0, I1) -> the field of a batch of pairs."""
 FindFrom = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(I0, I1, start) -> the field of a batch of pairs, found from a start."""
-
-
-class Link(NamedTuple):
-    """The fields that the k-th step finds: of frame k by the forward chain, of frame n − k by the backward chain."""
-
-    forward: Float[Tensor, "b d *s"]
-    backward: Float[Tensor, "b d *s"]
 
 
 class Smoothing(NamedTuple):
@@ -87,7 +77,7 @@ class Smoothing(NamedTuple):
 
     @classmethod
     def on(cls, spacing: tuple[float, ...], is_solver: bool) -> "Smoothing":
-        """What starts and results are smoothed by, on voxels of these edges in mm."""
+        """That of starts and results on voxels of these edges in mm."""
         start, result = SOLVER_SMOOTHING_MM if is_solver else SMOOTHING_MM
         kept = 1.0 if is_solver else KEPT_OF_START
         return cls(tuple(start / h for h in spacing), tuple(result / h for h in spacing), kept)
@@ -98,8 +88,8 @@ class Cycle(NamedTuple):
 
     fields: Float[Tensor, "t b d *s"]
     """The blend, of every frame; the reference's is zero."""
-    closing: Link
-    """The fields of the reference itself, once round the cycle, which would be zero if no chain drifted."""
+    closing: Float[Tensor, "2 b d *s"]
+    """What each found for the reference itself, once round the cycle: zero if no chain drifted."""
 
 
 def go_round(
@@ -113,27 +103,30 @@ def go_round(
     The pairs of both chains are one batch. `after_step` is called with how many of n steps are done."""
     n, reference = len(frames), frames[0]
     fields = frames.new_zeros(n, reference.shape[0], reference.dim() - 2, *reference.shape[2:])
-    link = Link(fields[0], fields[0])
+    found = torch.cat([fields[0], fields[0]])
     for step in range(1, n + 1):
-        start = sigma.kept * smooth(torch.cat(link), sigma.start)
+        start = sigma.kept * smooth(found, sigma.start)
         pairs = torch.cat([reference, reference]), torch.cat([frames[step % n], frames[n - step]])
-        link = Link(*smooth(find(*pairs, start), sigma.result).chunk(2))
+        found = smooth(find(*pairs, start), sigma.result)
         if step < n:
-            fields[step] += (1 - step / n) * link.forward
-            fields[n - step] += (1 - step / n) * link.backward
+            forward, backward = found.chunk(2)
+            fields[step] += (1 - step / n) * forward
+            fields[n - step] += (1 - step / n) * backward
         if after_step is not None:
             after_step(step)
-    return Cycle(fields, link)
+    return Cycle(fields, torch.stack(found.chunk(2)))
 
 
-def start_by_warping(find: Find, still: Callable[[], Float[Tensor, "b d *s"]] | None = None) -> FindFrom:
+def start_by_warping(
+    find: Callable[[Tensor, Tensor], Tensor], still: Float[Tensor, "b d *s"] | None = None
+) -> FindFrom:
     """A method that knows of no start, given moving images that are warped by it.
 
-    `still` gives what it finds between the reference and itself, if that is not zero."""
+    `still` is what it finds between the reference and itself, if that is not zero."""
 
     def find_from(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
         u = find(I0, warp(I1, start))
-        return compose(start, u if still is None else u - torch.cat([still()] * (len(u) // len(still()))))
+        return compose(start, u if still is None else u - torch.cat([still, still]))
 
     return find_from
 
@@ -151,13 +144,6 @@ def start_by_warping(find: Find, still: Callable[[], Float[Tensor, "b d *s"]] | 
 #
 # How far a wall has come in, its outlines show, and a network finds it best; how far it has turned along them, only the
 # texture within it shows. There a chain of a network's motions keeps too little, and a solver finds more.
-
-
-def with_rotation_of(
-    u: Float[Tensor, "b d *s"], v: Float[Tensor, "b d *s"], spacing: tuple[float, ...]
-) -> Float[Tensor, "b d *s"]:
-    """u + P(v − u), of fields in voxels with these edges in mm."""
-    return u + without_divergence(v - u, spacing)
 
 
 def without_divergence(u: Float[Tensor, "b d *s"], spacing: tuple[float, ...]) -> Float[Tensor, "b d *s"]:
@@ -251,10 +237,10 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
     grid, given = cine.grid.reordered(order), ready(method)
     axis = choose_slice_axis(grid, slices, given.dimensions)
     check_axes(grid.shape, axis)
-    spacing = spacing_within(grid.spacing, axis)
-    chosen = given.resolve(len(grid.shape) - (axis is not None), spacing, "cine")
+    d, spacing = len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis)
+    chosen = given.resolve(d, spacing, "cine")
     place = find_device(device, chosen.devices)
-    find = chosen.build(len(grid.shape) - (axis is not None), place)
+    find = chosen.build(d, place)
     warn_if_far(chosen, spacing)
     return TrackingPlan(chosen, find, place, grid, order, axis)
 
@@ -264,7 +250,6 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
 
     All frames have one scaling of intensities. Slices of a stack move each within itself. No field folds by the strict
     count."""
-    check_reference(cine, frame)
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
         cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
         with few_threads(cycle.fields[0, 0, 0].numel()):  # a blend of two fields may fold
@@ -274,16 +259,9 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
         fields = torch.stack([field for field, _ in mended])
         closing = torch.stack([unbatch(u, plan.slice_axis) for u in cycle.closing])
     check_finite(fields, str(plan.method))
-    turned = np.stack([turn_back(u, plan) for u in fields.cpu().numpy()])
-    closed = np.stack([turn_back(u, plan) for u in closing.cpu().numpy()])
+    turned, closed = (np.stack([turn_back(u, plan) for u in part.cpu().numpy()]) for part in (fields, closing))
     repairs = tuple(mended[(k - frame) % len(cine)][1] for k in range(len(cine)))
     return Motion(np.roll(turned, frame, axis=0), closed, repairs)
-
-
-def check_reference(cine: Cine, frame: int) -> None:
-    """BadInput unless there is a frame of this number."""
-    if not 0 <= frame < len(cine):
-        raise BadInput(f"{cine.name} has frames 0 to {len(cine) - 1}: the reference `frame` cannot be {frame}")
 
 
 def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 *s"]:
@@ -310,7 +288,7 @@ def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Pro
         find_turns = turning.build(plan.d, plan.device)
         turns = follow(plan, find_turns, frames, lambda part: tell(PART_OF_NETWORK + PART_OF_TURNING * part)).fields
         for t in range(1, n):
-            fields[t] = with_rotation_of(fields[t], turns[t], plan.spacing)
+            fields[t] += without_divergence(turns[t] - fields[t], plan.spacing)
     done = PART_OF_NETWORK + PART_OF_TURNING
     return refine(plan, refinement, frames, Cycle(fields, cycle.closing), lambda part: tell(done + (1 - done) * part))
 
@@ -354,26 +332,21 @@ def follow(plan: TrackingPlan, find: Initializer, frames: Float[Tensor, "t b 1 *
     """Both chains, by the method of the plan or by a solver."""
     n, done, is_network = len(frames), 0, plan.method.is_network
     in_threads = is_network and plan.device == CPU
+    if isinstance(find, Solver):
+        find_from = solve_from(find, plan)
+    else:
 
-    def tell(part: float) -> None:
-        progress((done + part) / n)
+        def find_all(I0: Tensor, I1: Tensor) -> Tensor:
+            return find_each(find, I0, I1, plan.spacing, None, in_threads, lambda part: progress((done + part) / n))
 
-    def find_all(I0: Tensor, I1: Tensor) -> Tensor:
-        return find_each(find, I0, I1, plan.spacing, None, in_threads, tell)
+        still = find_each(find, frames[0], frames[0], plan.spacing, None, in_threads, None) if is_network else None
+        find_from = start_by_warping(find_all, still)
 
     def after(step: int) -> None:
         nonlocal done
         done = step
-        tell(0.0)
+        progress(done / n)
 
-    @cache
-    def find_still() -> Tensor:
-        return find_each(find, frames[0], frames[0], plan.spacing, None, in_threads, None)
-
-    if isinstance(find, Solver):
-        find_from = solve_from(find, plan)
-    else:
-        find_from = start_by_warping(find_all, find_still if is_network else None)
     return go_round(find_from, frames, Smoothing.on(plan.spacing, isinstance(find, Solver)), after)
 
 
@@ -383,13 +356,13 @@ def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
     The first frame of a chain has no neighbour, and may be far from the reference: it is found coarse to fine. Slices
     are quicker all at once; of volumes, one at a time is held in memory."""
 
-    def begin(start: Tensor) -> Solver:
-        return solver.starting_from(start) if start.any() else solver
+    size = len if plan.slice_axis is not None else lambda batch: 1
 
     def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
-        size = len(I0) if plan.slice_axis is not None else 1
-        parts = zip(*(torch.split(x, size) for x in (I0, I1, start)), strict=True)
-        return torch.cat([begin(s)(J0, J1, plan.spacing) for J0, J1, s in parts])
+        parts = zip(*(torch.split(x, size(x)) for x in (I0, I1, start)), strict=True)
+        return torch.cat(
+            [(solver.starting_from(s) if s.any() else solver)(J0, J1, plan.spacing) for J0, J1, s in parts]
+        )
 
     return find
 
@@ -415,18 +388,15 @@ def propagate_labels(
 
     A voxel gets the label of greatest weight by linear interpolation. Where the reference has no labels in a slice, no
     frame has."""
-    values = np.unique(np.append(labels, labels.dtype.type(0)))
-    number = torch.from_numpy(np.searchsorted(values, labels))
+    values, number = np.unique(np.append(labels, labels.dtype.type(0)), return_inverse=True)
     found = np.zeros((len(fields), *labels.shape), labels.dtype)
-    whole = batch(number, slice_axis)
+    whole = batch(torch.from_numpy(number[:-1].reshape(labels.shape)), slice_axis)
     shown = whole.flatten(1).any(1).nonzero()[:, 0]
     with torch.inference_mode(), few_threads(whole[0].numel()):
         for t, field in enumerate(fields):
             u, moved = motion_of(field, slice_axis)[shown], torch.zeros_like(whole)
-            box = (slice(None), slice(None), *box_of_motion(whole[shown], u))
-            part = torch.zeros_like(whole[shown])
-            part[box] = move_labels(whole[shown][box], u[box], len(values))
-            moved[shown] = part
+            box: Any = (slice(None), *box_of_motion(whole[shown], u))
+            moved[shown, *box] = move_labels(whole[shown, *box], u[:, *box], len(values))
             at = moved[0, 0] if slice_axis is None else moved[:, 0].movedim(0, slice_axis)
             found[t] = values[at.numpy()]
     return found

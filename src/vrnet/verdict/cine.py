@@ -90,8 +90,8 @@ def cine_evidence(result: CineResult) -> CineEvidence:
             pair = PairResult(fixed=fixed, moving=moving, transform=result.transforms[k], warped=warped)
             frames.append((k, evidence_of(pair)))
             if axis is not None:
-                images = (image.array for image in (fixed, moving, warped))
-                unmatched[:, k] = unmatched_by_slice(*images, grid.spacing, axis)
+                arrays = fixed.array, moving.array, warped.array
+                unmatched[:, k] = unmatched_by_slice(*arrays, grid.spacing, axis)
     motion = result.fields, result.labelled.astype(float)
     return CineEvidence(
         tuple(frames),
