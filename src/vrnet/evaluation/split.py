@@ -34,21 +34,6 @@ from vrnet.provenance import __version__, commit, provenance
 from vrnet.variational.cascade import Initializer
 from vrnet.vocabulary import Folds
 
-# The scores of a subject of a cohort, one row each, then the mean and standard deviation of every column.
-
-
-def build_for_shape(method: Method, sample: Sample, device: torch.device) -> Initializer:
-    """What finds the field of a pair that has the shape and spacing of this sample's.
-
-    A network on a GPU is recorded as a CUDA graph, which works for one shape alone."""
-    find = method.build(len(sample.spacing), device)
-    if device.type != "cuda" or not method.is_network or method.is_random:
-        return find
-    I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
-    with torch.inference_mode():
-        replay = capture_graph(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)
-    return lambda I0, I1, spacing=None, masks=None: replay(I0, I1).clone()
-
 
 def measure_subject(
     sample: Sample,
@@ -150,7 +135,10 @@ def evaluate_split(
     work = MeasureSubject(method, pairs.read, dict(pairs.structures), place.type, folds)
     task = Task(CohortFolder(folder.absolute()), work, recipe_of(work, ready, pairs.data))
     plan = make_plan(task.folder, subjects := subjects_of(pairs), task.recipe)
-    tell(plan, say)
+    if plan.done:
+        say(f"{counted(len(plan.done), 'subject')} measured already, {len(plan.to_do(retry=True)):,} to do.")
+    for change, number in plan.changes.items():
+        say(f"{counted(number, 'subject')} to measure again: {change}.")
     run_plan(task, plan, jobs, stage(f"{ready} on {counted(len(subjects), 'subject')}"))
     rows, before, failed = read_results(task, subjects)
     summary: dict[str, Any] = {
@@ -196,9 +184,16 @@ def build_once(
 ) -> tuple[Method, Initializer]:
     """The method, and what finds the field of a pair of this shape and spacing: built once for subjects that are alike.
 
-    What a CUDA graph is recorded on does not matter, but for its shape."""
-    ready, blank = choice.load().resolve(len(spacing), spacing), torch.zeros(1, *shape)
-    return ready, build_for_shape(ready, Sample("blank", blank, blank, spacing), torch.device(device))
+    A network on a GPU is recorded as a CUDA graph, which works for one shape alone; what it is recorded on does not
+    matter."""
+    ready = choice.load().resolve(len(spacing), spacing)
+    find = ready.build(len(spacing), torch.device(device))
+    if device != "cuda" or not ready.is_network or ready.is_random:
+        return ready, find
+    with torch.inference_mode():
+        blank = torch.zeros(1, *shape, device=device)
+        replay = capture_graph(lambda I0, I1: find(I0, I1, spacing), blank, blank)
+    return ready, lambda I0, I1, spacing=None, masks=None: replay(I0, I1).clone()
 
 
 def recipe_of(work: MeasureSubject, ready: Method, data: str) -> Recipe:
@@ -219,14 +214,6 @@ def subjects_of(pairs: PreparedSplit) -> list[Subject]:
         )
         for number, name in enumerate(pairs.names, start=1)
     ]
-
-
-def tell(plan: Plan, say: Callable[[str], None]) -> None:
-    """Say what an earlier run has done, and what of it does not count."""
-    if plan.done:
-        say(f"{counted(len(plan.done), 'subject')} measured already, {len(plan.to_do(retry=True)):,} to do.")
-    for change, number in plan.changes.items():
-        say(f"{counted(number, 'subject')} to measure again: {change}.")
 
 
 def run_plan(task: Task, plan: Plan, jobs: int, tick: Callable[[float], None]) -> None:
