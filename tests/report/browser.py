@@ -5,6 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
+from vrnet.report.page import render_page
+
 # The colour of the middle of every pixel of the image, row by row.
 SAMPLE = """
 const canvas = document.querySelector(`[data-panel="${arguments[0]}"] canvas`), [w, h] = arguments[1];
@@ -15,8 +17,6 @@ for (let y = 0; y < h; y++) for (let x = 0; x < w; x++) {
 }
 return out;
 """
-
-from vrnet.report.page import render_page
 
 
 def find_tool(name):

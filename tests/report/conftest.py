@@ -107,3 +107,15 @@ def open_page(browser, pages):
         return open_file(browser, pages / f"{name}.html", "#folds", **screen)
 
     return open_and_wait
+
+
+def bare(pair):
+    return replace(pair, fixed_labels=None, moving_labels=None, warped_labels=None)
+
+
+@pytest.fixture
+def masked(volume):
+    """A stack with a mask in its last slice alone, where there is no structure."""
+    mask = np.zeros(volume.fixed.shape, bool)
+    mask[3:9, 4:10, -1] = True
+    return replace(volume, mask=mask)

@@ -11,6 +11,7 @@ from vrnet.phantom import cycle
 from vrnet.report.cine import Film, write_page
 from vrnet.report.cohort import Links, write_index
 
+pytestmark = pytest.mark.release
 RUN = "window.ran=1"
 HOSTILE = {
     "image": f'"><img src=x onerror="{RUN}">',

@@ -1,4 +1,5 @@
-import re
+"""What a page holds: sheets of slices, measures of each slice, the curve of energies."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -6,91 +7,17 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from tests.report.browser import find_element, open_file, write_report
-from tests.report.conftest import HOSTILE, METRICS, SCRIPT
+from tests.conftest import SHAPES
+from tests.report.browser import write_report
+from tests.report.conftest import FOLDED, MOTIONS, SHAPE, bare
+from tests.report.test_drawing import decode
+from vrnet.evaluation.metrics import dice
 from vrnet.images.grid import Grid
-from vrnet.report.page import energy_curve
-from vrnet.report.pair import View
+from vrnet.report.drawing import label_colours
+from vrnet.report.page import MAX_STRUCTURES, edge_letters, energy_curve, page_data, render_page, slice_table
+from vrnet.report.pair import View, appearance, orient_for_viewing, slice_pair
 
-PAGES = ["volume", "single", "heart", "bare"]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_page_opens_from_disk_without_errors_or_network(open_page, pages, name):
-    page = open_page(name)
-    assert page.current_url.startswith("file:")
-    assert [entry for entry in page.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
-    loaded = page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
-    assert all(address.startswith("data:") for address in loaded)
-    assert not re.findall(r"(?:https?:)?//[a-z]+\.", (pages / f"{name}.html").read_text())
-
-
-def test_a_dark_screen_gets_a_dark_page(open_page):
-    def background(page):
-        return sum(
-            map(int, re.findall(r"\d+", page.execute_script("return getComputedStyle(document.body).backgroundColor")))
-        )
-
-    assert background(open_page("heart", color_scheme="light")) > 3 * 200
-    assert background(open_page("heart", color_scheme="dark")) < 3 * 60
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_nothing_is_wider_than_a_phone(open_page, name):
-    page = open_page(name, width=360, height=740)
-    assert page.execute_script("return document.documentElement.scrollWidth") <= 360
-    overflowing = (  # wide tables are scrolled by themselves
-        "return [...document.querySelectorAll('main *:not(.scroll *)')]"
-        ".filter((e) => e.getBoundingClientRect().right > 360).map((e) => e.outerHTML)"
-    )
-    assert page.execute_script(overflowing) == []
-
-
-def test_a_hostile_file_name_is_text(open_page):
-    page = open_page("bare")
-    assert HOSTILE in find_element(page, "h1").text
-    assert HOSTILE in page.title
-    assert SCRIPT in find_element(page, ".run").text
-    assert page.find_elements("css selector", "h1 *:not(.arrow), .run dd *:not(wbr)") == []
-
-
-def test_measures_and_files_are_in_the_page(open_page):
-    page = open_page("volume")
-    assert find_element(page, "h1").text == "ED.nii ← ES.nii"
-    assert "0.500 → 0.750" in find_element(page, ".headline").text
-    cells = [
-        [cell.text for cell in row.find_elements("css selector", "th, td")]
-        for row in page.find_elements("css selector", ".blocks tbody tr")
-    ]
-    assert cells == [["label 7", "0.500", "0.750"], ["label -2", "–", "–"]]
-    assert find_element(page, "svg polyline").is_displayed()
-
-
-def test_a_volume_whose_header_does_not_say_how_it_lies_has_no_letters(open_page, tmp_path, volume):
-    page = open_page("volume")
-    assert find_element(page, ".unplaced").text == "The header does not say how the image lies."
-    assert page.find_elements("css selector", ".edge") == []
-    assert open_page("heart").find_elements("css selector", ".unplaced") == []
-    write_report(tmp_path / "page.html", replace(volume, grid=replace(volume.grid, origin=(9.0, 0.0, 0.0))), {}, [], {})
-    text = (tmp_path / "page.html").read_text()
-    assert text.count('class="edge ') == 4
-    assert "how the image lies" not in text
-
-
-def test_the_verdict_is_in_the_header_by_word_and_colour(open_page):
-    """Reasons are text; what has no verdict has no such part."""
-    header = find_element(open_page("volume"), "header")
-    assert header.find_element("css selector", ".verdict h2").text.endswith("Look at it")
-    assert "The motion is <large>." in header.text
-    assert "Try:\n--affine affine\na mask" in header.text
-    colours = {
-        name: open_page("volume", color_scheme=name).execute_script(
-            "return getComputedStyle(document.querySelector('.verdict h2')).color"
-        )
-        for name in ("light", "dark")
-    }
-    assert colours["light"] != colours["dark"]
-    assert open_page("bare").find_elements("css selector", ".verdict") == []
+WORDS = "mask: inside it the images were compared"
 
 
 def test_the_curve_falls_as_the_energies_do():
@@ -136,22 +63,227 @@ def test_a_page_of_a_stack_is_small(tmp_path, random):
     assert (tmp_path / "report.html").stat().st_size < 3e6
 
 
-def test_opposite_contrasts_begin_with_a_checkerboard_and_without_differences(browser, tmp_path, heart):
-    """A blend of both would be grey all over."""
-    path = tmp_path / "page.html"
-    for correlation, mode, count in ((-0.9, "checkerboard", 0), (0.9, "fade", 2)):
-        similarity = {"ncc_before": correlation, "ncc_after": correlation}
-        write_report(path, heart, METRICS | {"similarity": similarity}, [], {})
-        page = open_file(browser, path, "#folds")
-        assert find_element(page, "[name=mode]:checked").get_attribute("value") == mode
-        assert len(page.find_elements("css selector", "[data-panel^=difference]")) == count
-        assert find_element(page, "#fade").is_enabled() == (mode == "fade")
-        assert ("contrast is opposite" in find_element(page, "main").text) == (mode == "checkerboard")
+@pytest.fixture
+def pair(d, random):
+    """Random images and field, with a structure in the middle."""
+    shape = SHAPES[d]
+    labels = np.zeros(shape, int)
+    labels[4:8, 3:7] = 1000
+    fixed, moving, warped = random(3, *shape).numpy()
+    return View(fixed, moving, warped, random(d, *shape).numpy(), Grid.plain(shape, (1.5, 2.0, 4.0)[:d]), labels)
 
 
-def test_notices_are_in_line_with_the_page(browser, tmp_path, heart):
-    path = tmp_path / "page.html"
-    write_report(path, replace(heart, is_aligned=True), METRICS, [], {})
-    page = open_file(browser, path, "#folds")
-    notice, viewer = (find_element(page, name).rect for name in (".notice.aligned", ".viewer"))
-    assert (notice["x"], notice["width"]) == pytest.approx((viewer["x"], viewer["width"]), abs=1)
+def data_of(pair, names=None):
+    """What the page of a pair holds."""
+    return page_data(pair, slice_pair(pair), appearance(pair), edge_letters(pair.grid), names)
+
+
+def slice_of(data, name, k=0):
+    """Slice k of a sheet, across and down."""
+    w, h = data["tiles"]["width"], data["tiles"]["height"]
+    row, column = divmod(k, data["tiles"]["columns"])
+    return decode(data["sheets"][name])[row * h : row * h + h, column * w : column * w + w].T
+
+
+def test_all_images_have_one_grey_window_of_percentiles(pair):
+    data = data_of(pair)
+    low, high = np.percentile([pair.fixed, pair.moving], (0.5, 99.5))
+    assert_allclose([*data["windows"].values()], [(low, high)] * 3)
+    for name in ("fixed", "moving", "warped"):
+        image = getattr(pair, name)
+        image = image[..., 2] if image.ndim == 3 else image
+        found = slice_of(data, name, 2 if pair.fixed.ndim == 3 else 0)
+        assert_allclose(found, (255 * (image - low) / (high - low)).clip(0, 255), atol=0.5)
+
+
+def test_motion_is_recovered_from_its_root(pair):
+    data = data_of(pair)
+    for i, u in enumerate(pair.field):
+        root = (slice_of(data, f"u{i}") - 128.0) / 127
+        u = u[..., 0] if u.ndim == 3 else u
+        # half a step of the root, 1/254, is this much of the motion
+        step = 2 * np.sqrt(np.abs(u) * data["largest"][i]) / 254 + data["largest"][i] / 254**2
+        assert (np.abs(root * np.abs(root) * data["largest"][i] - u) <= step + 1e-12).all()
+
+
+def test_a_pair_without_motion_and_contrast_has_scales_above_zero():
+    still = View(*np.ones((3, 4, 4)), np.zeros((2, 4, 4)), Grid.plain((4, 4), (1.0, 1.0)))
+    data = data_of(still)
+    assert data["scale"] == 1.0
+    assert all(high > low for low, high in data["windows"].values())
+
+
+def test_the_determinant_of_the_identity_is_exact(pair):
+    still = View(pair.fixed, pair.moving, pair.warped, 0 * pair.field, pair.grid)
+    assert (slice_of(data_of(still), "det") / 64 - 1 == 1).all()
+
+
+def test_the_box_holds_the_structures_with_a_margin(pair):
+    assert data_of(pair)["box"] == (3, 2, 6, 6)
+
+
+def test_only_a_volume_that_is_placed_has_anatomical_edges(pair, d):
+    assert data_of(pair)["edges"] == {}
+    placed = replace(pair, grid=replace(pair.grid, origin=(-90.0, 40.0, 7.0)[:d]))
+    expected = {} if d == 2 else {"left": "R", "right": "L", "top": "A", "bottom": "P"}
+    assert data_of(placed)["edges"] == expected
+
+
+@pytest.mark.parametrize("signs", [(1.0, 1.0, 1.0), (-1.0, -1.0, 1.0)])
+def test_edges_are_those_of_the_picture_and_not_of_the_file(signs):
+    grid = Grid((4, 5, 6), (1.0, 1.0, 8.0), (3.0, 0.0, 0.0), tuple(np.diag(signs).ravel().tolist()))
+    assert "".join(edge_letters(grid).values()) == "RLAP"
+    assert edge_letters(replace(grid, origin=(0.0, 0.0, 0.0))) == {}
+
+
+def test_without_labels_there_is_no_box_and_no_sheet_of_them(pair):
+    data = data_of(View(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid))
+    assert data["box"] is None
+    assert not data["labels"]
+    assert not [name for name in data["sheets"] if "labels" in name]
+
+
+def test_labels_have_their_names_or_their_numbers(pair):
+    assert [label["name"] for label in data_of(pair)["labels"]] == ["label 1000"]
+    assert [label["name"] for label in data_of(pair, {"1000": "wall", "7": "none"})["labels"]] == ["wall"]
+
+
+def test_the_page_starts_at_the_main_slice(random):
+    shape = (4, 4, 200)  # one slice in 4 is shown, from the second
+    labels = np.zeros(shape, int)
+    labels[1, 1, 57] = 1
+    image, u = random(*shape).numpy(), random(3, *shape).numpy()
+    data = data_of(View(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0)), labels))
+    assert data["slices"][data["start"]] == 58
+    assert data["depth"] == 200
+
+
+COLOURS = label_colours([-2, 7])
+
+
+def table_of(pair, colours=COLOURS, names=None):
+    return slice_table(pair, slice_pair(pair), colours, names or {})
+
+
+def values(table, name):
+    (measure,) = [measure for measure in table.measures if measure.name == name]
+    return [np.nan if cell.value is None else cell.value for cell in measure.cells]
+
+
+@pytest.fixture
+def moved(volume):
+    """The volume with labels that were not brought all the way."""
+    return replace(volume, warped_labels=np.roll(volume.fixed_labels, 1, 1))
+
+
+def test_every_slice_has_its_own_measures(moved):
+    table = table_of(moved, names={"7": "RV"})
+    for label, name in ((7, "Dice RV"), (-2, "Dice label -2")):
+        maps = moved.fixed_labels == label, moved.warped_labels == label
+        expected = [dice(*(mask[..., k] for mask in maps)) for k in range(SHAPE[2])]
+        assert_allclose(values(table, name), expected, atol=1e-6)
+    pairs = [(moved.fixed[..., k].ravel(), moved.warped[..., k].ravel()) for k in range(SHAPE[2])]
+    assert_allclose(values(table, "Correlation"), [np.corrcoef(*both)[0, 1] for both in pairs], atol=1e-6)
+    folded = [100 * 2 / (SHAPE[0] * SHAPE[1]) if k == FOLDED[2] else 0 for k in range(SHAPE[2])]
+    assert_allclose(values(table, "Folded, strict (%)"), folded, atol=1e-6)
+    lengths = {k: np.hypot(1.5 * motion[0], 2.0 * motion[1]) for k, motion in MOTIONS.items()}
+    assert_allclose([values(table, "Mean motion (mm)")[k] for k in lengths], [*lengths.values()], atol=1e-6)
+
+
+def test_what_cannot_be_measured_is_a_dash_without_a_bar(moved):
+    cell = table_of(moved).measures[0].cells[0]
+    assert (cell.text, cell.part, cell.value) == ("–", None, None)
+
+
+def test_the_worst_slice_is_that_of_least_overlap(moved):
+    """Slices 1 to 3 have labels; in the last of them the map was carried away."""
+    labels = moved.warped_labels.copy()
+    labels[..., 3] = np.roll(moved.fixed_labels[..., 3], 9, 1)
+    table = table_of(replace(moved, warped_labels=labels))
+    assert (table.worst, table.why) == (3, "lowest mean Dice, 0.000")
+
+
+def test_where_one_mask_alone_shows_a_structure_there_is_no_dice(moved):
+    """Slice 4 has label 7 in moving alone, slice 2 has label -2 in fixed alone: they count neither in the mean of a
+    slice nor as the worst one."""
+    labels = moved.warped_labels.copy()
+    labels[4:10, 5:12, 4] = 7
+    labels[..., 2][labels[..., 2] == -2] = 0
+    table = table_of(replace(moved, moving_labels=labels, warped_labels=labels), names={"7": "RV"})
+    rows = {measure.name: measure.cells for measure in table.measures}
+    assert [cell.text for cell in rows["Dice RV"]][4] == "only in moving"
+    assert [cell.text for cell in rows["Dice label -2"]][2] == "only in fixed"
+    assert [(cell.part, cell.value) for cell in (rows["Dice RV"][4], rows["Dice label -2"][2])] == [(None, None)] * 2
+    assert values(table, "Dice, mean")[2] == values(table, "Dice RV")[2] > 0.5
+    assert np.isnan(values(table, "Dice, mean")[4])
+    assert table.has_one_sided
+    assert table.worst in (1, 2, 3)
+    assert not table_of(moved).has_one_sided
+
+
+def test_a_structure_that_the_motion_lost_is_the_fault_of_the_motion_unless_it_may_have_left_its_slice(moved):
+    lost = moved.warped_labels.copy()
+    lost[..., 3] = 0
+    within = table_of(replace(moved, warped_labels=lost))
+    assert (values(within, "Dice label 7")[3], within.has_one_sided) == (0, False)
+    across = moved.field.copy()
+    across[2] += 0.5
+    through = table_of(replace(moved, warped_labels=lost, field=across))
+    assert [cell.text for cell in through.measures[1].cells][3] == "only in fixed"
+
+
+def test_the_tip_of_a_structure_is_not_the_worst_slice(moved):
+    """One voxel, which was missed."""
+    fixed, warped = moved.fixed_labels.copy(), moved.warped_labels.copy()
+    fixed[3, 3, 4], warped[4, 3, 4] = 7, 7
+    table = table_of(replace(moved, fixed_labels=fixed, moving_labels=warped, warped_labels=warped))
+    assert values(table, "Dice, mean")[4] == 0
+    assert table.worst != 4
+    assert table.why.endswith("slices that show a tip of the structures are not ranked")
+    assert "ranked" not in table_of(moved).why
+
+
+def test_without_labels_the_worst_is_the_most_folded_and_else_the_least_alike(volume):
+    bare = replace(volume, fixed_labels=None, moving_labels=None, warped_labels=None)
+    table = table_of(bare, {})
+    assert table.worst == FOLDED[2]
+    assert [measure.name for measure in table.measures if measure.in_strip] == [
+        "Correlation", "Folded, strict (%)", "Mean motion (mm)",
+    ]  # fmt: skip
+    still = table_of(replace(bare, field=0 * bare.field), {})
+    assert still.worst == int(np.argmin(values(still, "Correlation")))
+
+
+def test_of_many_structures_there_is_the_mean_alone(moved):
+    generator = np.random.default_rng(0)
+    maps = generator.integers(0, MAX_STRUCTURES + 2, (2, *SHAPE))
+    many = replace(moved, fixed_labels=maps[0], moving_labels=maps[1], warped_labels=maps[1])
+    table = table_of(many, label_colours([*range(1, MAX_STRUCTURES + 2)]))
+    assert [measure.name for measure in table.measures][:2] == ["Dice, mean", "Dice, mean, before"]
+    assert_allclose(values(table, "Dice, mean"), values(table, "Dice, mean, before"))
+
+
+def test_one_slice_needs_no_table(single, heart):
+    assert table_of(heart) is None
+
+
+def test_the_sheets_of_a_stack_have_the_mask(masked):
+    shown = orient_for_viewing(masked)
+    slices = slice_pair(shown)
+    assert np.array_equal(slices.mask, shown.mask)
+    assert "mask" in page_data(shown, slices, appearance(shown), {})["sheets"]
+
+
+def test_the_legend_says_what_the_line_is_where_there_is_one(masked):
+    assert WORDS in render_page(masked, {}, [], {})
+    assert WORDS not in render_page(replace(masked, mask=None), {}, [], {})
+
+
+def test_slices_are_compared_inside_the_mask_and_the_worst_is_one_that_has_it(masked):
+    shown = bare(orient_for_viewing(replace(masked, field=0 * masked.field)))
+    table = slice_table(shown, slice_pair(shown), {}, {})
+    alike = next(measure for measure in table.measures if measure.name == "Correlation in mask")
+    fixed, warped = (image[shown.mask] for image in (shown.fixed, shown.warped))
+    known = [cell.value for cell in alike.cells if cell.value is not None]
+    assert known == [pytest.approx(np.corrcoef(fixed, warped)[0, 1], abs=1e-5)]
+    assert shown.mask[..., table.worst].any()

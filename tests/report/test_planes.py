@@ -27,6 +27,8 @@ HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
 };
 """
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture(scope="module")
 def turned():

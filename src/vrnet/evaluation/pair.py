@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,8 +54,8 @@ def measure(result: PairResult) -> dict[str, Any]:
         if result.grid.stacked_across is not None:
             measures |= slice_overlap(*maps, result.grid.stacked_across)
         if result.label_names:
-            there = {label for map_ in maps[:2] for label in np.unique(map_).tolist()} & {*result.label_names}
-            measures["label_names"] = {str(label): result.label_names[label] for label in sorted(there)}
+            names = result.label_names
+            measures["label_names"] = {str(label): names[label] for label in labels_in(*maps[:2]) if label in names}
     if result.true_motion is not None:
         inside = None if result.fixed_labels is None else result.fixed_labels.array != 0
         measures["known_motion"] = motion_error(result.field, result.true_motion, result.grid.spacing, inside)
@@ -146,8 +145,13 @@ def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
     Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it. It is
     turned as the world's axes run, as where folds are repaired: both count the same voxels."""
     field, grid = in_world_order(field, grid)
-    u, axis = torch.from_numpy(field)[None], still_axis(field, grid)
-    return batch_regularity(u if axis is None else slice_fields(u, axis))
+    u, axes = torch.from_numpy(field), range(len(field))
+    if len(field) == 3:  # of several still axes, the one that slices lie across, though another may have been said
+        still = [axis for axis in axes if np.abs(field[axis]).max() * grid.spacing[axis] < STILL_MM]
+        if still:
+            across = grid.across if grid.across in still else still[0]
+            return batch_regularity(u[[axis for axis in axes if axis != across]].movedim(1 + across, 0))
+    return batch_regularity(u[None])
 
 
 def in_world_order(field: Float[ndarray, "d *s"], grid: Grid) -> tuple[Float[ndarray, "d *t"], Grid]:
@@ -157,22 +161,6 @@ def in_world_order(field: Float[ndarray, "d *s"], grid: Grid) -> tuple[Float[nda
     turned = np.flip(turned, [1 + axis for axis in ordered.backward]).copy()
     turned[list(ordered.backward)] *= -1
     return turned, ordered.flipped(ordered.backward)
-
-
-def still_axis(field: Float[ndarray, "d *s"], grid: Grid) -> int | None:
-    """The axis along which nothing of a volume moves, but for what rounding in a file may add; if any does not.
-
-    Of several, the one that slices lie across. Slices may have been registered across another, if someone said so."""
-    if len(field) == 2:
-        return None
-    axes = sorted(range(3), key=lambda axis: axis != grid.across)
-    return next((axis for axis in axes if np.abs(field[axis]).max() * grid.spacing[axis] < STILL_MM), None)
-
-
-def slice_fields(u: Float[Tensor, "1 3 *s"], axis: int) -> Float[Tensor, "n 2 *t"]:
-    """The motion within each slice across an axis."""
-    within = [i for i in range(3) if i != axis]
-    return u[0, within].movedim(1 + axis, 0)
 
 
 def batch_regularity(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
@@ -195,12 +183,9 @@ class Overlap(NamedTuple):
     mean_surface_distance_mm: float
 
 
-def structure_overlap(
-    a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...], across: int | None
-) -> Overlap:
-    """Every measure of one structure's two masks."""
-    surfaces, contours = surface_distances(a, b, spacing), contour_hausdorff(a, b, spacing, across)
-    return Overlap(dice(a, b), contours, surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean)
+def labels_in(*maps: Integer[ndarray, "*s"]) -> list[int]:
+    """Every label but 0 in any of these maps."""
+    return sorted({label for map_ in maps for label in np.unique(map_).tolist()} - {0})
 
 
 def overlap(
@@ -213,8 +198,12 @@ def overlap(
     """{measure: {"before": {label: x, "mean": x}, "after": {...}}} of every label but 0 in fixed or moving.
 
     The mean is over the labels that could be measured. Contours are compared in slices across the axis `across`."""
-    labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
-    measure = partial(structure_overlap, spacing=spacing, across=across)
+    labels = labels_in(fixed, moving)
+
+    def measure(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"]) -> Overlap:
+        surfaces, contours = surface_distances(a, b, spacing), contour_hausdorff(a, b, spacing, across)
+        return Overlap(dice(a, b), contours, surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean)
+
     found = {"before": by_label(measure, fixed, moving, labels), "after": by_label(measure, fixed, warped, labels)}
     return {
         name: {
@@ -256,7 +245,7 @@ def slice_overlap(
     fixed: Integer[ndarray, "*s"], moving: Integer[ndarray, "*s"], warped: Integer[ndarray, "*s"], across: int
 ) -> dict[str, Any]:
     """The Dice of `overlap` taken in each slice of a stack, mean over those that show the structure in either map."""
-    labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
+    labels = labels_in(fixed, moving)
     means = {}
     for when, other in (("before", moving), ("after", warped)):
         found = dice_by_slice(fixed, other, labels, across)

@@ -27,7 +27,6 @@ from vrnet.report.drawing import (
     JACOBIAN_RANGE,
     MASK,
     Tile,
-    Window,
     grey_windows,
     join_tiles,
     motion_colours,
@@ -37,7 +36,6 @@ from vrnet.report.drawing import (
 )
 from vrnet.report.measures import is_contrast_opposite
 from vrnet.report.pair import (
-    VIEWS,
     WINDOW_PERCENTILES,
     Appearance,
     Deformation,
@@ -47,7 +45,6 @@ from vrnet.report.pair import (
     orient_for_viewing,
     turn_array,
     viewing_order,
-    world_axes,
 )
 from vrnet.verdict.rules import WORDS, Verdict
 
@@ -98,7 +95,10 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
     axes = figure.subplots(2, 5 if is_labelled else 4, subplot_kw={"xticks": [], "yticks": []})
     show_images(list(axes[0]), flat, look, names or {})
     (show_checkerboards if is_opposite else show_differences)(list(axes[1]), flat, look)
-    show_changes(list(axes[1][2:]), flat, deformation(whole.field, k), look)
+    show_grid(axes[1][2], flat.field)
+    for ax in axes[1][3:-1]:
+        show_motion(ax, flat.field, flat.grid.spacing, look.rim_mm, flat.unit)
+    show_jacobian(axes[1][-1], deformation(whole.field, k))
     for ax in axes.flat:
         ax.set_axis_off()
         ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])
@@ -138,27 +138,23 @@ def show_checkerboards(axes: list["Axes"], pair: View, look: Appearance) -> None
     rows, columns = np.indices(pair.fixed.shape) // side
     is_other = (rows + columns) % 2 == 1
     for ax, name in zip(axes, ("moving", "warped"), strict=False):
-        fixed, other = (greys(getattr(pair, each), *look.windows[each]) for each in ("fixed", name))
+        windows = ((getattr(pair, each), *look.windows[each]) for each in ("fixed", name))
+        fixed, other = (((image - low) / max(high - low, 1e-12)).clip(0, 1) for image, low, high in windows)
         show_image(ax, np.where(is_other, other, fixed), f"fixed and {title_of(pair, name)}, in turns", 0.0, 1.0)
 
 
-def greys(image: Float[ndarray, "w h"], low: float, high: float) -> Float[ndarray, "w h"]:
-    """From 0, black, to 1, white."""
-    return ((image - low) / max(high - low, 1e-12)).clip(0, 1)
-
-
-def show_changes(axes: list["Axes"], pair: View, deformed: Deformation, look: Appearance) -> None:
-    """Grid, motion if there is room, and Jacobian determinant."""
-    show_grid(axes[0], pair.field)
-    for ax in axes[1:-1]:
-        show_motion(ax, pair.field, pair.grid.spacing, look.rim_mm, pair.unit)
-    show_jacobian(axes[-1], deformed)
-
-
-def show_image(ax: "Axes", image: Float[ndarray, "w h"], title: str, low: float, high: float) -> None:
-    """An image in grey, `low` black and `high` white."""
+def show_image(
+    ax: "Axes",
+    image: Shaped[ndarray, "w h"],
+    title: str,
+    low: float,
+    high: float,
+    spacing: tuple[float, ...] = (1.0, 1.0),
+) -> None:
+    """An image in grey, `low` black and `high` white, its pixels as wide and as high as they are."""
     ax.imshow(image.T, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
     ax.set_title(title, fontsize=10)
+    ax.set_aspect(spacing[1] / spacing[0])
 
 
 def show_outlines(
@@ -177,14 +173,10 @@ def show_outlines(
     for style, map_ in maps.items():
         draw_contours(ax, map_, seen, style)
     if 0 < len(seen) <= MAX_LEGEND_LABELS:
-        texts = {label: as_plain_text(label_text(label, names)) for label in seen}
+        # a name is shown as it is: dollars begin no mathematics, and a leading underscore hides nothing
+        texts = {label: label_text(label, names).replace("$", r"\$").replace("\n", " ").lstrip("_") for label in seen}
         handles = [Line2D([], [], color=colour, label=texts[label]) for label, colour in seen.items()]
         ax.legend(handles=handles, loc="lower right", fontsize=8, handlelength=1)
-
-
-def as_plain_text(name: str) -> str:
-    """A name as matplotlib draws it as it is: dollars begin no mathematics, and a leading underscore hides nothing."""
-    return name.replace("$", r"\$").replace("\n", " ").lstrip("_")
 
 
 def draw_contours(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:
@@ -221,18 +213,13 @@ def show_difference(
 def show_grid(ax: "Axes", u: Float[ndarray, "2 w h"]) -> None:
     """Grid lines of fixed as they lie in moving: the curves x + u(x)."""
     across, down = (np.indices(u.shape[1:]) + u).astype(float)
-    step = grid_step(u.shape[1:])
+    step = max(1, round(max(u.shape[1:]) / GRID_LINES))
     for i in range(0, across.shape[0], step):
         ax.plot(across[i], down[i], color=GRID, linewidth=0.6)
     for j in range(0, across.shape[1], step):
         ax.plot(across[:, j], down[:, j], color=GRID, linewidth=0.6)
     ax.set(xlim=(-0.5, u.shape[1] - 0.5), ylim=(u.shape[2] - 0.5, -0.5), aspect="equal")
     ax.set_title("deformed grid", fontsize=10)
-
-
-def grid_step(shape: tuple[int, ...]) -> int:
-    """Voxels from one line of the grid to the next."""
-    return max(1, round(max(shape) / GRID_LINES))
 
 
 def show_motion(
@@ -242,16 +229,11 @@ def show_motion(
     across, down = u * np.reshape(spacing[:2], (2, 1, 1))
     ax.imshow(motion_colours(across, down, rim_mm).swapaxes(0, 1), interpolation="nearest")
     ax.set_title(f"displacement (rim {rim_mm:.3g} {unit})", fontsize=10)
-    draw_wheel(ax.inset_axes((0.8, 0.02, 0.18, 0.18)))
-
-
-def draw_wheel(ax: "Axes") -> None:
-    """A disc with the colour of every direction and length of motion."""
+    wheel = ax.inset_axes((0.8, 0.02, 0.18, 0.18))
     across, down = np.meshgrid(*[np.linspace(-1, 1, 101)] * 2, indexing="ij")
-    inside = np.hypot(across, down) <= 1
-    wheel = np.concatenate([motion_colours(across, down, 1.0), inside[..., None]], axis=-1)
-    ax.imshow(wheel.swapaxes(0, 1), extent=(-1, 1, 1, -1))
-    ax.set_axis_off()
+    disc = np.concatenate([motion_colours(across, down, 1.0), (np.hypot(across, down) <= 1)[..., None]], axis=-1)
+    wheel.imshow(disc.swapaxes(0, 1), extent=(-1, 1, 1, -1))
+    wheel.set_axis_off()
 
 
 def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
@@ -298,9 +280,6 @@ class Card:
         return render_template("card.html", **shown, picture=b64encode(self.picture).decode())
 
 
-UNKNOWN = "–"
-
-
 def pair_card(result: PairResult) -> Card:
     """Fixed, moving, warped and motion in the main slice, with the verdict and the few numbers that say how good."""
     view = View.of(result)
@@ -308,7 +287,9 @@ def pair_card(result: PairResult) -> Card:
     rows = measures.headline(result.measures, result.unit)
     return Card(
         title=f"Registration by {result.method}, {size} voxels",
-        facts=[(row.name, row.after if row.before == UNKNOWN else f"{row.before} → {row.after}") for row in rows],
+        facts=[
+            (row.name, row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}") for row in rows
+        ],
         picture=join_tiles([*image_tiles(flat), motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
         caption="From left to right: fixed, moving, warped, motion (hue is direction).",
         verdict=result.judged,
@@ -364,13 +345,13 @@ def image_figure(image: Image) -> "Figure":
     window = window_of([image.array.astype(np.float32)], IMAGE_PERCENTILES)
     if image.array.ndim == 2:
         figure, (ax,) = panels(1, image.name)
-        show_slice(ax, image.array, image.grid.spacing, "", window)
+        show_image(ax, image.array.astype(np.float32), "", *window, image.grid.spacing)
         return figure
     figure, axes = panels(3, image.name)
     for (name, across), ax in zip(PLANES.items(), axes, strict=True):
         flat, spacing = middle_slice(image.array, image.grid, across)
-        axis = plane_order(image.grid, across)[0][-1]
-        show_slice(ax, flat, spacing, name if image.grid.is_placed else f"across axis {axis}", window)
+        axis = viewing_order(image.grid, across)[0][-1]
+        show_image(ax, flat, name if image.grid.is_placed else f"across axis {axis}", *window, spacing)
     return figure
 
 
@@ -382,7 +363,7 @@ def cine_figure(cine: Cine) -> "Figure":
     for ax, t in zip(axes, numbers, strict=True):
         when = frame_text(t, len(cine)) + (f", {cine.times_ms[t]:.0f} ms" if cine.times_ms else "")
         flat, spacing = middle_slice(cine.frames[t], cine.grid)
-        show_slice(ax, flat, spacing, when, window)
+        show_image(ax, flat, when, *window, spacing)
     return figure
 
 
@@ -415,16 +396,10 @@ def panels(count: int, title: str) -> tuple["Figure", list["Axes"]]:
 
     figure = Picture(figsize=(PANEL_INCHES * count, PANEL_INCHES + 0.5), layout="constrained")
     figure.suptitle(title, parse_math=False, fontsize=11)
-    axes = [figure.add_subplot(1, count, 1 + i) for i in range(count)]
+    axes = list(figure.subplots(1, count, squeeze=False)[0])
     for ax in axes:
         ax.set_axis_off()
     return figure, axes
-
-
-def show_slice(ax: "Axes", flat: Shaped[ndarray, "w h"], spacing: tuple[float, ...], title: str, grey: Window) -> None:
-    """A picture in grey, its pixels as wide and as high as they are."""
-    show_image(ax, flat.astype(np.float32), title, *grey)
-    ax.set_aspect(spacing[1] / spacing[0])
 
 
 def middle_slice(
@@ -435,18 +410,9 @@ def middle_slice(
     Slices lie across the axis of widest spacing, or nearest to this axis of LPS."""
     if array.ndim == 2:
         return array.astype(np.float32), grid.spacing
-    order, signs = viewing_order(grid) if across is None else plane_order(grid, across)
+    order, signs = viewing_order(grid, across)
     turned = turn_array(array, order, signs)
     return turned[..., turned.shape[2] // 2].astype(np.float32), tuple(grid.spacing[axis] for axis in order[:2])
-
-
-def plane_order(grid: Grid, across: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The order in which the axes of a volume are shown, slices across this axis of LPS last; -1 is flipped."""
-    world = world_axes(grid)
-    axes = [world.index(axis) for axis, _ in VIEWS[across]]
-    runs = [grid.axes[lps, axis] >= 0 for (lps, _), axis in zip(VIEWS[across], axes, strict=True)]
-    signs = [sign if forward else -sign for (_, sign), forward in zip(VIEWS[across], runs, strict=True)]
-    return (*axes, world.index(across)), (*signs, 1)
 
 
 # A small picture of a registered pair: fixed, moving and warped in one slice, side by side.

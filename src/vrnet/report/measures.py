@@ -143,22 +143,20 @@ def in_pair(stem: str, group: Mapping[str, Any] | None) -> tuple[Any, Any]:
 
 def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> list[Block]:
     """The measures that are taken of each structure, one row per structure."""
-    pairs = {key: (value["before"], value["after"]) for key, value in metrics.items() if is_before_after(value)}
-    structured = {key: pair for key, pair in pairs.items() if all(isinstance(part, Mapping) for part in pair)}
-    names = metrics.get("label_names") or {}
+    names, found = metrics.get("label_names") or {}, {}
+    for key, value in metrics.items():
+        if is_before_after(value) and isinstance(value["before"], Mapping) and isinstance(value["after"], Mapping):
+            before, after = value["before"], value["after"]
+            found[key] = [
+                Row(
+                    label_text(k, names), number(before.get(k)), number(after[k]), warn(key, before.get(k), after[k]), k
+                )
+                for k in after
+                if k != "mean"
+            ]
     order = [*NAMES]
-    keys = sorted(structured, key=lambda key: order.index(key) if key in order else len(order))
-    return [Block(title(key, metrics, unit), list(structure_rows(key, *structured[key], names))) for key in keys]
-
-
-def structure_rows(
-    key: str, before: Mapping[str, Any], after: Mapping[str, Any], names: Mapping[str, str]
-) -> Iterator[Row]:
-    """One row per structure of a measure, {label: value} before and after; the mean is none of them."""
-    for label in after:
-        if label != "mean":
-            first, last = before.get(label), after[label]
-            yield Row(label_text(label, names), number(first), number(last), warn(key, first, last), label)
+    keys = sorted(found, key=lambda key: order.index(key) if key in order else len(order))
+    return [Block(title(key, metrics, unit), found[key]) for key in keys]
 
 
 def where_compared(metrics: Mapping[str, Any]) -> str:
@@ -169,8 +167,7 @@ def where_compared(metrics: Mapping[str, Any]) -> str:
 
 def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
     """The few measures that say how good a registration is, with their units."""
-    where = where_compared(metrics)
-    whole = title("dice", metrics).removeprefix("Dice")
+    where, whole = where_compared(metrics), title("dice", metrics).removeprefix("Dice")
     group, motion = metrics.get("similarity"), metrics.get("known_motion")
     found: list[tuple[str, str, str, Any, Any]] = [
         ("dice", f"Mean Dice{whole}", "", *before_after(metrics.get("dice"))),

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer, Shaped, UInt8
+from jaxtyping import Bool, Float, UInt8
 from numpy import ndarray
 
 from vrnet.data.labels import label_text
@@ -27,7 +27,6 @@ from vrnet.report.drawing import (
     JACOBIAN_MAP,
     JACOBIAN_RANGE,
     MASK,
-    Window,
     colour_stops,
     encode_sheet,
     quantise,
@@ -68,11 +67,22 @@ def page_data(
     names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """What the page holds of a pair, which is oriented for viewing; `edges` are the letters of its grid before that,
-    `names` what its labels are called."""
-    names = names or {}
+    `names` what its labels are called. A volume that is shown in planes holds every voxel; else there are sheets of
+    slices, in 8 bits: images over their windows, motion by its root, labels by their rank."""
     largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
+    width, height, n = slices.det.shape
+    sheets: dict[str, UInt8[ndarray, "w h n"]] = {}
+    if not is_volume(pair):
+        motion = enumerate(zip(slices.motion, largest, strict=True))
+        sheets = {
+            **{name: quantise(image, *look.windows[name]) for name, image in slices.images.items()},
+            **{f"u{i}": quantise_motion(u, m) for i, (u, m) in motion},
+            **{name: rank_labels(map_, [*look.colours]) for name, map_ in slices.labels.items()},
+            **({} if slices.mask is None else {"mask": slices.mask.astype(np.uint8)}),
+            **{"det": quantise(slices.det, *DETERMINANTS), "folded": slices.folded},
+        }
     return {
-        "tiles": tile_layout(slices),
+        "tiles": {"width": width, "height": height, "columns": sheet_columns(n)},
         "spacing": slices.spacing,
         "unit": pair.unit,
         "factors": slices.factors,
@@ -84,52 +94,19 @@ def page_data(
         "start": look.start,
         "edges": dict(edges),
         "labels": [
-            {"value": value, "name": label_text(value, names), "colour": colour}
+            {"value": value, "name": label_text(value, names or {}), "colour": colour}
             for value, colour in look.colours.items()
         ],
         "box": structure_box(slices),
-        **(volume_parts(pair, look) if is_volume(pair) else sheet_parts(slices, look, largest)),
+        "sheets": {name: encode_sheet(array) for name, array in sheets.items()},
+        "volume": volume_data(pair, look) if is_volume(pair) else None,
     }
-
-
-def volume_parts(pair: View, look: Appearance) -> dict[str, Any]:
-    """The arrays of a page that shows every voxel of a volume."""
-    return {"sheets": {}, "volume": volume_data(pair, look)}
-
-
-def sheet_parts(slices: PageSlices, look: Appearance, largest: list[float]) -> dict[str, Any]:
-    """The arrays of a page that shows slices: each is a sheet of them."""
-    arrays = quantise_slices(slices, look.windows, largest, [*look.colours])
-    return {"sheets": {name: encode_sheet(array) for name, array in arrays.items()}, "volume": None}
 
 
 def page_colours() -> dict[str, Any]:
     """The colours that the scripts of a page paint with."""
-    return {
-        "difference": colour_stops(DIFFERENCE_MAP),
-        "jacobian": colour_stops(JACOBIAN_MAP),
-        "range": JACOBIAN_RANGE,
-        "fold": FOLD,
-        "grid": GRID,
-        "mask": MASK,
-    }
-
-
-def quantise_slices(
-    slices: PageSlices, windows: dict[str, Window], largest: list[float], labels: list[int]
-) -> dict[str, UInt8[ndarray, "w h n"]]:
-    """Each array in 8 bits: images over their windows, motion by its root, labels by their rank."""
-    images = {name: quantise(image, *windows[name]) for name, image in slices.images.items()}
-    motion = {f"u{i}": quantise_motion(u, m) for i, (u, m) in enumerate(zip(slices.motion, largest, strict=True))}
-    maps = {name: rank_labels(map_, labels) for name, map_ in slices.labels.items()}
-    maps |= {} if slices.mask is None else {"mask": slices.mask.astype(np.uint8)}
-    return {**images, **motion, **maps, "det": quantise(slices.det, *DETERMINANTS), "folded": slices.folded}
-
-
-def tile_layout(slices: PageSlices) -> dict[str, int]:
-    """The size of a slice in a sheet, in pixels, and how many slices stand side by side."""
-    width, height, n = slices.det.shape
-    return {"width": width, "height": height, "columns": sheet_columns(n)}
+    maps = {"difference": colour_stops(DIFFERENCE_MAP), "jacobian": colour_stops(JACOBIAN_MAP)}
+    return {**maps, "range": JACOBIAN_RANGE, "fold": FOLD, "grid": GRID, "mask": MASK}
 
 
 def edge_letters(grid: Grid) -> dict[str, str]:
@@ -145,17 +122,17 @@ def edge_letters(grid: Grid) -> dict[str, str]:
 
 def structure_box(slices: PageSlices) -> tuple[int, int, int, int] | None:
     """Left, top, width and height, in shown pixels, of the part that holds every structure, with a margin."""
-    maps, start = slices.labels.values(), np.zeros(slices.det.shape[:2], bool)
-    labelled = sum((np.any(map_, axis=2) for map_ in maps), start=start)
-    if not labelled.any():
+    is_labelled = sum((map_ != 0 for map_ in slices.labels.values()), start=np.zeros(slices.det.shape, bool)).any(2)
+    if not is_labelled.any():
         return None
-    (left, right), (top, bottom) = (span_with_margin(labelled.any(axis=other)) for other in (1, 0))
+    (left, right), (top, bottom) = (span_with_margin(is_labelled.any(axis=other)) for other in (1, 0))
     return left, top, right - left, bottom - top
 
 
-def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int]:
+def span_with_margin(is_inside: Bool[ndarray, " n"], part: float = BOX_MARGIN) -> tuple[int, int]:
     """From the first true value to past the last one, widened on both sides by this part of it."""
-    first, last = int(np.argmax(is_inside)), len(is_inside) - int(np.argmax(is_inside[::-1]))
+    places = np.flatnonzero(is_inside)
+    first, last = int(places[0]), int(places[-1]) + 1
     margin = round(part * (last - first))
     return max(first - margin, 0), min(last + margin, len(is_inside))
 
@@ -192,12 +169,15 @@ class Overlap:
     @property
     def means(self) -> Float[ndarray, " n"]:
         """Of each slice, over the labels that both masks show there; NaN where there are none."""
-        return mean_of_rows(self.dice)
+        is_known = ~np.isnan(self.dice)
+        with np.errstate(invalid="ignore"):
+            return np.where(is_known, self.dice, 0.0).sum(0) / is_known.sum(0)
 
     def cells(self, row: int) -> list[Cell]:
-        """What a table says of a label in each slice."""
+        """What a table says of a label in each slice. Of one that a single mask shows it says which: an overlap of 0
+        would blame the registration for where a mask ends."""
         told = zip(cells(self.dice[row], 1.0), self.only_fixed[row], self.only_moving[row], strict=True)
-        return [one_sided("fixed" if a else "moving") if a or b else cell for cell, a, b in told]
+        return [Cell(f"only in {'fixed' if a else 'moving'}", None, None, True) if a or b else c for c, a, b in told]
 
 
 @dataclass(frozen=True)
@@ -256,16 +236,11 @@ def slice_table(
 def slice_likeness(pair: View, numbers: list[int]) -> Float[ndarray, " n"]:
     """The correlation of fixed and warped in each slice, inside the mask; NaN where that is not, or shows nothing."""
     inside = np.ones(pair.fixed.shape, bool) if pair.mask is None else pair.mask
-    stacks = (by_slice(take_slices(array, numbers)) for array in (pair.fixed, pair.warped, inside))
+    stacks = (np.moveaxis(take_slices(array, numbers), -1, 0) for array in (pair.fixed, pair.warped, inside))
     return np.array([
         normalised_cross_correlation(a[where], b[where]) if where.any() else np.nan
         for a, b, where in zip(*stacks, strict=True)
     ])  # fmt: skip
-
-
-def by_slice(stack: Shaped[ndarray, "w h n"]) -> Shaped[ndarray, "n w h"]:
-    """One picture after another."""
-    return np.moveaxis(stack, -1, 0)
 
 
 def slice_overlap(pair: View, role: str, numbers: list[int], labels: list[int]) -> Overlap | None:
@@ -277,23 +252,14 @@ def slice_overlap(pair: View, role: str, numbers: list[int], labels: list[int]) 
     if any(map_ is None for map_ in maps.values()) or not labels:
         return None
     taken = {name: take_slices(map_, numbers) for name, map_ in maps.items()}
-    shown = {name: shown_in(map_, labels) for name, map_ in taken.items()}
+    shown = {name: np.stack([(map_ == k).any((0, 1)) for k in labels]) for name, map_ in taken.items()}
     is_within = np.abs(pair.field[2]).max() < STILL_VOXELS
     could_be_found = shown[role] | shown["moving"] if is_within else shown[role]
     only_fixed, only_moving = shown["fixed"] & ~could_be_found, shown[role] & ~shown["fixed"]
     dice = np.where(only_fixed | only_moving, np.nan, dice_by_slice(taken["fixed"], taken[role], labels, 2))
-    return Overlap(dice, only_fixed, only_moving, shows_enough(taken["fixed"]) & shows_enough(taken[role]))
-
-
-def shows_enough(map_: Integer[ndarray, "w h n"]) -> Bool[ndarray, " n"]:
-    """Whether each slice has at least LEAST_PART of the labelled voxels of the slice that has most."""
-    counts = (map_ != 0).sum((0, 1))
-    return counts >= np.maximum(LEAST_PART * counts.max(), 1)
-
-
-def shown_in(map_: Integer[ndarray, "w h n"], labels: list[int]) -> Bool[ndarray, "l n"]:
-    """Whether each slice shows each label."""
-    return np.stack([(map_ == label).any((0, 1)) for label in labels])
+    counts = np.stack([(taken[name] != 0).sum((0, 1)) for name in ("fixed", role)])
+    is_ranked = (counts >= np.maximum(LEAST_PART * counts.max(1, keepdims=True), 1)).all(0)
+    return Overlap(dice, only_fixed, only_moving, is_ranked)
 
 
 def dice_measures(
@@ -307,13 +273,6 @@ def dice_measures(
     return [*found, *mean, *earlier]
 
 
-def mean_of_rows(values: Float[ndarray, "l n"]) -> Float[ndarray, " n"]:
-    """The mean of each column over what is not NaN; NaN where nothing is."""
-    is_known = ~np.isnan(values)
-    with np.errstate(invalid="ignore"):
-        return np.where(is_known, values, 0.0).sum(0) / is_known.sum(0)
-
-
 def cells(values: Float[ndarray, " n"], highest: float) -> list[Cell]:
     """Values as text and as parts of the highest."""
     return [
@@ -322,12 +281,6 @@ def cells(values: Float[ndarray, " n"], highest: float) -> list[Cell]:
         else Cell(number(value), round(min(1.0, max(0.0, value / (highest or 1.0))), 3), round(value, 6))
         for value in values.tolist()
     ]
-
-
-def one_sided(role: str) -> Cell:
-    """What is said of a structure that the mask of one image alone shows in a slice: an overlap of 0 would blame the
-    registration for where a mask ends."""
-    return Cell(f"only in {role}", None, None, is_one_sided=True)
 
 
 def find_worst(
@@ -350,8 +303,6 @@ def find_worst(
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150
 """Size of the plot of energies, in the units of page.html."""
-
-
 FULL_COVERAGE_PERCENT = 99.0
 """Below it, the reader is told which part of fixed moving covers."""
 
@@ -386,8 +337,7 @@ def describe_run(result: PairResult) -> dict[str, str]:
         said["folds"] = f"repaired: {result.repair}"
     if result.device is not None:
         said["device"] = result.device
-    code = {**versions(), "numpy": np.__version__}
-    said["versions"] = ", ".join(f"{name} {version}" for name, version in code.items() if version)
+    said["versions"] = ", ".join(f"{name} {v}" for name, v in {**versions(), "numpy": np.__version__}.items() if v)
     return said | {"date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")}
 
 

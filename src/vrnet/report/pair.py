@@ -106,18 +106,19 @@ def orient_for_viewing(pair: View) -> View:
     return replace(turned, field=turned.field[list(order)] * np.reshape(signs, (3, 1, 1, 1)).astype(pair.field.dtype))
 
 
-def viewing_order(grid: Grid) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The order in which the axes of a volume are shown, and the sign of each: -1 is flipped."""
-    world, D = world_axes(grid), np.reshape(grid.direction, (3, 3))
-    view = VIEWS[world[grid.across]]
-    across, down = (world.index(axis) for axis, _ in view)
-    signs = [sign if D[axis, world.index(axis)] >= 0 else -sign for axis, sign in view]
-    return (across, down, 3 - across - down), (*signs, 1)
+def viewing_order(grid: Grid, plane: int | None = None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order in which the axes of a volume are shown, slices last, and the sign of each: -1 is flipped. Slices lie
+    across the axis of widest spacing, or nearest to this axis of LPS."""
+    world = world_axes(grid)
+    plane = world[grid.across] if plane is None else plane
+    axes = [world.index(axis) for axis, _ in VIEWS[plane]]
+    runs = [sign if grid.axes[axis, i] >= 0 else -sign for (axis, sign), i in zip(VIEWS[plane], axes, strict=True)]
+    return (*axes, world.index(plane)), (*runs, 1)
 
 
 def world_axes(grid: Grid) -> tuple[int, ...]:
     """The axis of LPS that each voxel axis runs along, or nearest to, each taken once."""
-    D = np.abs(np.reshape(grid.direction, (3, 3)))
+    D = np.abs(grid.axes)
     return max(permutations(range(3)), key=lambda world: sum(D[axis, i] for i, axis in enumerate(world)))
 
 
@@ -133,7 +134,7 @@ def turn_grid(grid: Grid, order: tuple[int, ...], signs: tuple[int, ...]) -> Gri
     shape, spacing = tuple(grid.shape[i] for i in order), tuple(grid.spacing[i] for i in order)
     first = [n - 1 if sign < 0 else 0 for n, sign in zip(shape, signs, strict=True)]
     origin = np.asarray(grid.origin) + grid.to_world[:, list(order)] @ first
-    direction = np.reshape(grid.direction, (3, 3))[:, list(order)] * signs
+    direction = grid.axes[:, list(order)] * signs
     return Grid(shape, spacing, tuple(origin.tolist()), tuple(direction.ravel().tolist()))
 
 

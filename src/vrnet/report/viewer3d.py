@@ -5,7 +5,6 @@ each is stored less its neighbours, b(x, y) − b(x − 1, y) − b(x, y − 1) 
 
 import gzip
 from base64 import b64encode, b85encode
-from collections.abc import Mapping
 from importlib.resources import files
 from itertools import count
 from math import prod
@@ -52,13 +51,17 @@ def is_volume(pair: View) -> bool:
 
 def volume_data(pair: View, look: Appearance) -> dict[str, Any]:
     """What the planes of a page hold of a volume, which is oriented for viewing."""
-    lengths = motion_lengths(pair)
+    lengths = np.linalg.norm(np.einsum("ij,j...->i...", pair.grid.to_world.astype(np.float32), pair.field), axis=0)
     peak = find_peak(pair, lengths, look)
     det, folded = deform_volume(pair.field)
     factor, largest, motion = compress_motion(pair.field, det)
-    coarse = pair.grid if factor == 1 else coarser_grid(pair.grid, factor)
-    smooth = compress_greys(pair, look) | motion
-    maps = rank_maps(pair, look) | {"folded": folded.astype(np.uint8)}
+    coarse = Grid(det[::factor, ::factor, ::factor].shape, tuple(factor * h for h in pair.grid.spacing),
+                  pair.grid.origin, pair.grid.direction)  # fmt: skip
+    labels = {name: getattr(pair, name) for name in ("fixed_labels", "moving_labels", "warped_labels")}
+    maps = {name: rank_labels(map_, [*look.colours]) for name, map_ in labels.items() if map_ is not None}
+    maps |= {} if pair.mask is None else {"mask": pair.mask.astype(np.uint8)}
+    maps["folded"] = folded.astype(np.uint8)
+    order = [world_axes(pair.grid).index(axis) for axis in range(3)]  # left-right, back-front, foot-head
     return {
         "shape": pair.grid.shape,
         "header": nifti_header(pair.grid),
@@ -68,13 +71,13 @@ def volume_data(pair: View, look: Appearance) -> dict[str, Any]:
         "motion_header": nifti_header(coarse),
         "largest": largest,
         "longest_mm": float(np.percentile(lengths, 99.9)) or 1.0,
-        "extent": [n * h for n, h in zip(*in_world_order(pair.grid), strict=True)],
+        "extent": [pair.grid.shape[axis] * pair.grid.spacing[axis] for axis in order],
         "start": find_start(pair),
         "box": find_box(pair),
         "peak": peak,
         "peak_mm": float(lengths[peak]),
-        "smooth": {name: write_text(data) for name, data in smooth.items()},
-        "maps": {name: write_text(gzip.compress(to_bytes(map_), 6, mtime=0)) for name, map_ in maps.items()},
+        "smooth": {name: write_text(data) for name, data in {**compress_greys(pair, look), **motion}.items()},
+        "maps": {name: write_text(gzip.compress(map_.tobytes("F"), 6, mtime=0)) for name, map_ in maps.items()},
     }
 
 
@@ -83,12 +86,15 @@ def compress_motion(
 ) -> tuple[int, list[float], dict[str, bytes]]:
     """Motion and determinants at every n-th voxel, for the least n that MAX_MOTION_VOXELS and MAX_MOTION_BYTES allow:
     n, the largest motion along each axis, in voxels, and the compressed arrays."""
-    for factor in count(motion_factor(det.shape)):
-        motion = field[:, ::factor, ::factor, ::factor]
+    for factor in count(1):
+        every = (slice(None, None, factor),) * 3
+        motion, sparse_det = field[:, *every], det[every]
+        if sparse_det.size > MAX_MOTION_VOXELS:
+            continue
         largest = [float(np.abs(u).max()) or 1.0 for u in motion]
         scaled = enumerate(zip(motion, largest, strict=True))
         sampled = {f"u{i}": quantise(u, -128 / 127 * m, m) for i, (u, m) in scaled}
-        sampled["det"] = quantise(det[::factor, ::factor, ::factor], *DETERMINANTS)
+        sampled["det"] = quantise(sparse_det, *DETERMINANTS)
         found = {name: compress_smooth(array) for name, array in sampled.items()}
         if sum(map(len, found.values())) <= MAX_MOTION_BYTES or factor >= min(det.shape):
             break
@@ -96,22 +102,13 @@ def compress_motion(
 
 
 def compress_greys(pair: View, look: Appearance) -> dict[str, bytes]:
-    """The three images in as many greys as MAX_GREY_BYTES allows."""
+    """The three images in as many greys as MAX_GREY_BYTES allows, by what every eighth slice takes."""
     images = {name: quantise(getattr(pair, name), *look.windows[name]) for name in ("fixed", "moving", "warped")}
-    step = next((step for step in GREY_STEPS[:-1] if expected_bytes(images, step) <= MAX_GREY_BYTES), GREY_STEPS[-1])
+    for step in GREY_STEPS:
+        sample = (compress_smooth(round_greys(image[..., ::8], step)) for image in images.values())
+        if step == GREY_STEPS[-1] or 8 * sum(map(len, sample)) <= MAX_GREY_BYTES:
+            break
     return {name: compress_smooth(round_greys(image, step)) for name, image in images.items()}
-
-
-def expected_bytes(images: Mapping[str, UInt8[ndarray, "x y z"]], step: int, sample: int = 8) -> int:
-    """About how many bytes images take when compressed, by every so many slices of them."""
-    return sample * sum(len(compress_smooth(round_greys(image[..., ::sample], step))) for image in images.values())
-
-
-def rank_maps(pair: View, look: Appearance) -> dict[str, UInt8[ndarray, "x y z"]]:
-    """The label maps that there are, by the ranks of their labels; and the mask."""
-    found = {name: getattr(pair, name) for name in ("fixed_labels", "moving_labels", "warped_labels")}
-    ranked = {name: rank_labels(map_, [*look.colours]) for name, map_ in found.items() if map_ is not None}
-    return ranked if pair.mask is None else {**ranked, "mask": pair.mask.astype(np.uint8)}
 
 
 def deform_volume(field: Float[ndarray, "3 x y z"]) -> Deformation:
@@ -129,12 +126,7 @@ def deform_volume(field: Float[ndarray, "3 x y z"]) -> Deformation:
 def compress_smooth(array: UInt8[ndarray, "x y z"]) -> bytes:
     """The bytes of a volume less their neighbours, compressed."""
     across = np.diff(array, axis=0, prepend=np.uint8(0))
-    return gzip.compress(to_bytes(np.diff(across, axis=1, prepend=np.uint8(0))), 9, mtime=0)
-
-
-def to_bytes(array: UInt8[ndarray, "x y z"]) -> bytes:
-    """The bytes of a volume as a NIfTI file has them."""
-    return array.tobytes(order="F")
+    return gzip.compress(np.diff(across, axis=1, prepend=np.uint8(0)).tobytes("F"), 9, mtime=0)
 
 
 def write_text(data: bytes) -> str:
@@ -145,25 +137,6 @@ def write_text(data: bytes) -> str:
 def round_greys(image: UInt8[ndarray, "*s"], step: int) -> UInt8[ndarray, "*s"]:
     """The nearest multiples of a step; black and white stay as they are."""
     return np.minimum(np.rint(image / np.float32(step)) * step, 255).astype(np.uint8)
-
-
-def motion_factor(shape: tuple[int, ...]) -> int:
-    """The least n for which every n-th voxel along each axis makes no more than MAX_MOTION_VOXELS."""
-    factor = 1
-    while prod(-(-n // factor) for n in shape) > MAX_MOTION_VOXELS:
-        factor += 1
-    return factor
-
-
-def coarser_grid(grid: Grid, factor: int) -> Grid:
-    """The grid of every n-th voxel along each axis, from the first on."""
-    shape = tuple(-(-n // factor) for n in grid.shape)
-    return Grid(shape, tuple(factor * h for h in grid.spacing), grid.origin, grid.direction)
-
-
-def motion_lengths(pair: View) -> Float[ndarray, "x y z"]:
-    """How far each voxel moves, in mm."""
-    return np.linalg.norm(np.einsum("ij,j...->i...", pair.grid.to_world.astype(np.float32), pair.field), axis=0)
 
 
 def find_peak(pair: View, lengths: Float[ndarray, "x y z"], look: Appearance) -> tuple[int, ...]:
@@ -189,12 +162,6 @@ def find_box(pair: View) -> tuple[list[int], list[int]]:
     labels = pair.fixed_labels
     places = np.nonzero(labels if labels is not None and labels.any() else np.ones(pair.fixed.shape, bool))
     return [int(place.min()) for place in places], [int(place.max()) for place in places]
-
-
-def in_world_order(grid: Grid) -> tuple[list[int], list[float]]:
-    """Shape and spacing along the axes nearest to left-right, back-front and foot-head."""
-    order = [world_axes(grid).index(axis) for axis in range(3)]
-    return [grid.shape[axis] for axis in order], [grid.spacing[axis] for axis in order]
 
 
 def viewer_script() -> str:

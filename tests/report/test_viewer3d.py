@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from vrnet.images.grid import Grid
 from vrnet.report import viewer3d as volumes
 from vrnet.report.pair import View, appearance, deformation, orient_for_viewing
-from vrnet.report.viewer3d import is_volume, volume_data
+from vrnet.report.viewer3d import find_start, is_volume, volume_data
 
 SHAPE = (20, 18, 17)
 OBLIQUE = (0.8, 0.6, 0.0, -0.6, 0.8, 0.0, 0.0, 0.0, -1.0)
@@ -150,3 +150,19 @@ def test_the_viewer_is_the_one_that_its_readme_names():
     packed = b85decode(volumes.viewer_script().encode().translate(bytes.maketrans(b",.:", b"&<>")))
     assert gzip.decompress(packed) == (vendor / "niivue.umd.js").read_bytes()
     assert not re.search("[<>&'\"]", volumes.viewer_script())
+
+
+@pytest.fixture
+def brain():
+    """A volume that is shown in planes, with a small mask in a corner of it."""
+    generator, shape = np.random.default_rng(0), (40, 30, 20)
+    images, mask = generator.uniform(0, 1, (3, *shape)), np.zeros(shape, bool)
+    mask[4:9, 5:10, 12:17] = True
+    return View(*images, np.zeros((3, *shape)), Grid.plain(shape, (1.0, 1.0, 1.0)), mask=mask)
+
+
+def test_the_planes_of_a_volume_meet_in_the_mask(brain):
+    assert find_start(brain) == (6, 7, 14)
+    assert find_start(replace(brain, mask=None)) == (20, 15, 10)
+    assert "mask" in volume_data(brain, appearance(brain))["maps"]
+    assert "mask" not in volume_data(replace(brain, mask=None), appearance(brain))["maps"]
