@@ -136,12 +136,8 @@ def test_what_was_packed_is_unpacked_to_the_bit(parts, tmp_path):
     assert list(back) == list(parts)
     for key, part in parts.items():
         other = back[key]
-        assert (other.data, other.split, other.structures, other.pairs_across_subjects) == (
-            "toy",
-            key[0],
-            {"all": 1},
-            False,
-        )
+        kept = other.data, other.split, other.structures, other.pairs_across_subjects
+        assert kept == ("toy", key[0], {"all": 1}, False)
         for a, b in zip(part.samples, other.samples, strict=True):
             assert_same(a, b)
 
@@ -220,9 +216,6 @@ def test_a_damaged_pack_is_refused(parts, tmp_path, harm):
         path.write_bytes(whole[: len(whole) // 2] if harm == "cut" else b"hello")
     with pytest.raises(BadInput, match="another version" if harm == "version" else "damaged, or no pack"):
         load_pack(path)
-
-
-def test_a_pack_that_is_not_there_is_told_so(tmp_path):
     with pytest.raises(BadInput, match="there is no"):
         load_pack(tmp_path / "none.npz")
 
@@ -233,25 +226,7 @@ def test_a_subject_is_made_once_and_recalled_to_the_bit(toy, cache):
     assert [sample.name for sample in first.samples] == Toy.made
     for a, b in zip(first.samples, again.samples, strict=True):
         assert_same(a, b)
-    assert (first.data, first.split, first.structures, first.pairs_across_subjects) == (
-        "toy",
-        "train",
-        {"all": 1},
-        False,
-    )
     assert sorted(path.name[:14] for path in (cache / "toy").iterdir()) == [f"s{k}-evaluation-" for k in range(3)]
-
-
-def test_what_changed_is_made_anew(toy, cache):
-    prepare_split(toy, "train", "training", cache)
-    (toy.root / "s1.txt").write_text("17")
-    changed = prepare_split(toy, "train", "training", cache)
-    assert Toy.made == ["s0", "s1", "s2", "s1"]
-    assert_same(changed.samples[1], prepare_split(toy, "train", "training", cache.with_name("new")).samples[1])
-    Toy.made.clear()
-    prepare_split(replace(toy, shift=1), "train", "training", cache)
-    prepare_split(toy, "train", "evaluation", cache)
-    assert len(Toy.made) == 6
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(toy, cache):
@@ -267,14 +242,12 @@ def test_an_interrupted_run_goes_on_where_it_stopped(toy, cache):
 
 HARMS = {
     "kind": lambda a: {"fixed": a["fixed"].astype(np.float32)},
-    "shape": lambda a: {"moving": a["moving"][:1]},
     "spacing": lambda a: {"spacing": np.array([1.8, -1.8])},
-    "no voxels": lambda a: {name: array[..., :0] for name, array in a.items() if array.ndim > 1},
     "pickle": lambda a: {"fixed": np.array([{}], dtype=object)},
 }
 
 
-@pytest.mark.parametrize("harm", ["garbled", "empty", "lacking", *HARMS])
+@pytest.mark.parametrize("harm", ["garbled", "lacking", *HARMS])
 def test_a_damaged_file_is_refused_by_name(toy, cache, harm):
     prepare_split(toy, "train", "evaluation", cache)
     path = next((cache / "toy").glob("s1-*"))
@@ -285,7 +258,7 @@ def test_a_damaged_file_is_refused_by_name(toy, cache, harm):
     elif harm == "lacking":
         np.savez(path, **{name: array for name, array in arrays.items() if name != "moving"})
     else:
-        path.write_bytes(data[:half] + b"x" * 20 + data[half + 20 :] if harm == "garbled" else b"")
+        path.write_bytes(data[:half] + b"x" * 20 + data[half + 20 :])
     samples = prepare_split(toy, "train", "evaluation", cache).samples
     with pytest.raises(BadInput, match=r"^s1: .*s1-evaluation.*\.npz is damaged, or no longer there: remove it"):
         list(samples)
@@ -308,14 +281,6 @@ def test_samples_are_read_one_by_one_and_not_held(toy, cache):
     kept = split.load()
     assert kept.samples[0] is kept.samples[0]
     assert kept.names == split.names == ["s0", "s1", "s2"]
-
-
-def test_a_prepared_split_can_be_sent_to_another_process(toy, cache):
-    split = prepare_split(toy, "train", "evaluation", cache)
-    sent = pickle.loads(pickle.dumps(split))
-    assert (sent.names, sent.structures) == (split.names, split.structures)
-    for a, b in zip(split.samples, sent.samples, strict=True):
-        assert_same(a, b)
 
 
 def test_labels_are_called_by_their_numbers_where_a_data_set_has_no_names(toy, cache, monkeypatch):
