@@ -8,7 +8,7 @@ from vrnet.evaluation.split import measure_subject, summarise
 from vrnet.phantom import phantom
 from vrnet.vocabulary import HEART
 
-pytestmark = pytest.mark.usefixtures("as_users_run")
+pytestmark = [pytest.mark.release, pytest.mark.usefixtures("as_users_run")]
 GRIDS = {2: ((160, 160), 1.8), 3: ((64, 64, 48), 2.4)}
 
 
@@ -20,14 +20,12 @@ def error_left(patient, method):
     return (after[heart].mean() / before[heart].mean()).item()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_tv_l1_halves_the_end_point_error_on_every_phantom(d, seed):
     assert error_left(phantom(seed, *GRIDS[d]), "TV-L1") < 0.5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_model_in_the_box_leaves_less_than_a_third_of_the_error_on_phantoms(seed):
     assert error_left(phantom(seed), "short-axis") < 0.33
 
@@ -45,13 +43,6 @@ def scores(name, hearts):
     return found["dice_mean"]["mean"], found["hd_mean"]["mean"]
 
 
-@pytest.mark.slow
-def test_real_hearts_are_prepared_as_in_the_paper(hearts):
-    assert scores("identity", hearts) == (pytest.approx(0.625, abs=0.003), pytest.approx(10.80, abs=0.15))
-
-
-@pytest.mark.slow
-@pytest.mark.release
 @pytest.mark.parametrize("name", ["short-axis", "TV-L1"])
 def test_real_hearts_are_registered_as_well_as_published_and_better(name, hearts):
     """The paper's TV-L1 has Dice .843 and 7.20 mm (on its 50 subjects). Measured here: .915 and 4.02, .873 and 5.86."""

@@ -54,15 +54,10 @@ def test_what_names_nothing_is_told_in_one_line(as_users_run, given, said):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("files", "names"),
-    [
-        (["patient002_frame01_gt.nii.gz", "/data/ACDC/patient002/patient002_frame12_gt.nii.gz"], HEART),
-        (["patient002_frame01_gt.nii.gz", "ed_gt.nii.gz"], {}),
-    ],
-)
-def test_masks_that_are_called_as_in_acdc_have_its_structures_and_others_none(files, names):
-    assert names_told_by_files(files) == names
+def test_masks_that_are_called_as_in_acdc_have_its_structures_and_others_none():
+    files = ["patient002_frame01_gt.nii.gz", "/data/ACDC/patient002/patient002_frame12_gt.nii.gz"]
+    assert names_told_by_files(files) == HEART
+    assert names_told_by_files([*files, "ed_gt.nii.gz"]) == names_told_by_files([]) == {}
 
 
 def test_a_label_without_a_name_is_called_a_label():
@@ -105,7 +100,7 @@ def image(array, order=None):
     return own if order is None else own.reordered(order)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (0, 2, 1)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
 def test_the_wall_encloses_the_lv_whatever_its_number_and_whichever_axis_slices_lie_across(order):
     labels = short_axis()
     assert label_in_cavity([image(labels, order)], WALL, (LV, RV)) == LV
@@ -113,14 +108,11 @@ def test_the_wall_encloses_the_lv_whatever_its_number_and_whichever_axis_slices_
     assert label_in_cavity([image(exchanged, order)], WALL, (LV, RV)) == RV
 
 
-def test_one_slice_of_two_axes_tells_too():
-    assert label_in_cavity([image(short_axis((40, 40)))], WALL, (RV, LV)) == LV
-
-
 def test_open_walls_do_not_tell_and_are_outvoted():
     closed, arcs = short_axis(), short_axis(is_open=True)
     assert label_in_cavity([image(arcs)], WALL, (LV, RV)) is None
     assert label_in_cavity([image(0 * arcs)], WALL, (LV, RV)) is None
+    assert label_in_cavity([image(short_axis((40, 40)))], WALL, (RV, LV)) == LV
     assert label_in_cavity([image(arcs), image(closed)], WALL, (LV, RV)) == LV
 
 
