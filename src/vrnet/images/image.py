@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import nibabel
 import numpy as np
 import SimpleITK as sitk
 import torch
 from jaxtyping import Bool, Float, Shaped
+from nibabel.spatialimages import SpatialImage
 from numpy import ndarray
 from numpy.typing import NDArray
 from torch import Tensor
@@ -32,33 +33,9 @@ if TYPE_CHECKING:
 ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
 """What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
-UNITS_MM = {"meter": 1000.0, "micron": 0.001}
+UNITS_MM = {"meter": 1e3, "micron": 1e-3}
 """The units of length of a NIfTI header that are not the millimetre."""
-NOT_FINITE = "contains NaN or infinite values: replace them first (numpy.nan_to_num)"
-UNITS_MS = {"sec": 1000.0, "msec": 1.0, "usec": 0.001}
-
-
-@runtime_checkable
-class SimpleITKImage(Protocol):
-    """An image of SimpleITK, known by what it can say of itself: nobody need import SimpleITK to ask."""
-
-    def GetSize(self) -> tuple[int, ...]: ...
-    def GetSpacing(self) -> tuple[float, ...]: ...
-    def GetOrigin(self) -> tuple[float, ...]: ...
-    def GetDirection(self) -> tuple[float, ...]: ...
-    def GetNumberOfComponentsPerPixel(self) -> int: ...
-
-
-@runtime_checkable
-class NibabelImage(Protocol):
-    """An image of nibabel that lies in space, known by what it has."""
-
-    @property
-    def affine(self) -> Any: ...
-    @property
-    def dataobj(self) -> Any: ...
-    @property
-    def header(self) -> Any: ...
+UNITS_MS = {"sec": 1e3, "msec": 1.0, "usec": 1e-3}
 
 
 def grid_of(image: sitk.Image) -> Grid:
@@ -70,61 +47,41 @@ def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) 
     """A SimpleITK image of an array whose axes are the grid's; of a vector image the components come first.
 
     Numbers of a type that ITK does not have become the nearest type that it has."""
-    dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
-    return move_to(sitk.GetImageFromArray(array.astype(dtype, copy=False).T, isVector=is_vector), grid)
-
-
-def move_to(image: sitk.Image, grid: Grid) -> sitk.Image:
-    """The image, itself, with its voxels on this grid."""
+    image = sitk.GetImageFromArray(array.astype(stored_type(array), copy=False).T, isVector=is_vector)
     image.SetSpacing(grid.spacing)
     image.SetOrigin(grid.origin)
     image.SetDirection(grid.direction)
     return image
 
 
-def to_nibabel(array: Shaped[ndarray, "*s"], grid: Grid) -> "nibabel.Nifti1Image":
-    """A NIfTI image of nibabel; numbers of a type that NIfTI does not have become the nearest type that it has."""
-    dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
-    make: Any = nibabel.Nifti1Image  # which has no types
-    image = make(array.astype(dtype, copy=False), affine_of(grid), dtype=np.dtype(dtype))
-    image.header.set_xyzt_units("mm")
-    return image
+def stored_type(array: Shaped[ndarray, "..."]) -> Any:
+    """The number type of an array in a file, in the byte order of this machine."""
+    return ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
 
 
-def affine_of(grid: Grid) -> Float[ndarray, "4 4"]:
-    """The map of indices to RAS millimetres; a picture lies in the plane z = 0."""
-    d, form = len(grid.shape), np.eye(4)
-    form[:d, :d], form[:d, 3] = grid.to_world, grid.origin
-    return RAS_TO_LPS @ form
-
-
-def grid_of_nibabel(image: NibabelImage, shape: tuple[int, ...], name: str) -> Grid:
+def grid_of_nibabel(image: SpatialImage, shape: tuple[int, ...], name: str) -> Grid:
     """Where the voxels of an image of nibabel are; `shape` is that of its axes in space; BadInput if nobody knows."""
     d = len(shape)
     if image.affine is None:
         raise BadInput(f"{name} has no affine map, so that nobody knows where it lies: give it one")
-    form = RAS_TO_LPS @ np.diag([units_of(image, UNITS_MM, 0, 1.0)] * 3 + [1.0]) @ np.asarray(image.affine, np.float64)
+    unit = UNITS_MM.get(units_of(image)[0], 1.0)
+    form = RAS_TO_LPS @ np.diag([unit, unit, unit, 1.0]) @ np.asarray(image.affine, np.float64)
     spacing = np.linalg.norm(form[:3, :d], axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         axes = form[:d, :d] / spacing
     if d == 2 and not np.allclose(axes.T @ axes, np.eye(2), atol=ORTHONORMAL_TOLERANCE):
         raise BadInput(f"{name} is a picture that is tilted in space: give it three axes, as (x, y, 1)")
-    return Grid(shape, tuple(spacing.tolist()), tuple(form[:d, 3].tolist()), tuple(axes.ravel().tolist()))
+    grid = Grid(shape, tuple(spacing.tolist()), tuple(form[:d, 3].tolist()), tuple(axes.ravel().tolist()))
+    check_grid(grid, Path(name))
+    return grid
 
 
-def frame_ms_of(image: NibabelImage) -> float | None:
-    """From one frame of an image of nibabel to the next; None where its header does not say."""
-    unit, zooms = units_of(image, UNITS_MS, 1, 0.0), image.header.get_zooms()
-    return float(zooms[3]) * unit or None if len(zooms) > 3 else None
+def units_of(image: SpatialImage) -> tuple[str, str]:
+    """The units of length and of time that the header of an image of nibabel names."""
+    return image.header.get_xyzt_units() if hasattr(image.header, "get_xyzt_units") else ("", "")
 
 
-def units_of(image: NibabelImage, sizes: dict[str, float], which: int, otherwise: float) -> float:
-    """How large the unit of length (0) or of time (1) is that the header of an image names."""
-    name = image.header.get_xyzt_units()[which] if hasattr(image.header, "get_xyzt_units") else ""
-    return sizes.get(name, otherwise)
-
-
-MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
+MAX_SEGMENTS, MAX_SCATTER = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
 MAX_SCATTERED_LABELS, MAX_SCATTERED_IN_MASK = 64, 20
 """More different numbers that change from voxel to voxel are intensities. Those of FreeSurfer are more, but come in
@@ -153,7 +110,7 @@ class Image:
         return f"Image({self.name}: {self.array.shape} {self.array.dtype}, {spacing} mm)"
 
     @classmethod
-    def from_sitk(cls, image: SimpleITKImage, name: str = "the image") -> "Image":
+    def from_sitk(cls, image: sitk.Image, name: str = "the image") -> "Image":
         """The image of a SimpleITK image: its voxels where they were, of the type that they were."""
         if (components := image.GetNumberOfComponentsPerPixel()) > 1:
             raise BadInput(f"{name} holds {components} values per voxel (colours, or a transform): give a grey image")
@@ -169,18 +126,21 @@ class Image:
         return to_sitk(self.array, self.grid)
 
     @classmethod
-    def from_nibabel(cls, image: NibabelImage, name: str = "the image") -> "Image":
+    def from_nibabel(cls, image: SpatialImage, name: str = "the image") -> "Image":
         """The image of an image of nibabel, whose RAS becomes LPS here; scaled as its header says."""
         array = np.asanyarray(image.dataobj)
         array = array[..., 0] if array.ndim == 4 and array.shape[3] == 1 else array
         check_dimension(array.ndim, name)
-        grid = grid_of_nibabel(image, array.shape, name)
-        check_grid(grid, Path(name))
-        return cls(checked_numbers(array, name), grid, name)
+        return cls(checked_numbers(array, name), grid_of_nibabel(image, array.shape, name), name)
 
     def to_nibabel(self) -> "nibabel.Nifti1Image":
-        """The image as nibabel has it, in RAS; booleans become 8 bits."""
-        return to_nibabel(self.array, self.grid)
+        """The image as nibabel has it, in RAS; booleans become 8 bits. A picture lies in the plane z = 0."""
+        d, form, dtype = len(self.grid.shape), np.eye(4), stored_type(self.array)
+        form[:d, :d], form[:d, 3] = self.grid.to_world, self.grid.origin
+        make: Any = nibabel.Nifti1Image  # which has no types
+        image = make(self.array.astype(dtype, copy=False), RAS_TO_LPS @ form, dtype=np.dtype(dtype))
+        image.header.set_xyzt_units("mm")
+        return image
 
     def to_numpy(self) -> Shaped[ndarray, "*s"]:
         """The array itself, whose axes are the grid's."""
@@ -227,12 +187,11 @@ def check_dimension(d: int, name: str) -> None:
 
 def checked_numbers(array: Shaped[ndarray, "*s"], name: str) -> Shaped[ndarray, "*s"]:
     """The array; or BadInput if its numbers are not real and finite."""
-    if array.dtype.kind == "c":
-        raise BadInput(f"{name} holds complex numbers: give an image of real ones, such as their magnitude")
     if array.dtype.kind not in "iufb":
-        raise BadInput(f"{name} holds {array.dtype}: give an image of real numbers")
+        what = "complex numbers" if array.dtype.kind == "c" else str(array.dtype)
+        raise BadInput(f"{name} holds {what}: give an image of real numbers, such as their magnitude")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise BadInput(f"{name} {NOT_FINITE}")
+        raise BadInput(f"{name} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
     return array
 
 
@@ -244,20 +203,12 @@ def segment_count(image: Image) -> int | None:
     if array.dtype.kind not in "iu" and not (array == np.round(array)).all():
         return None
     count = len(np.unique(array))
-    return count if 1 < count <= MAX_SEGMENTS and edge_share(array) < MAX_EDGE_SHARE else None
+    return count if 1 < count <= MAX_SEGMENTS and scatter(array) < MAX_SCATTER else None
 
 
 def label_maps(fixed: Image, moving: Image) -> tuple[str, ...]:
     """Which of two images, fixed or moving, are evidently segmentations."""
     return tuple(role for role, image in (("fixed", fixed), ("moving", moving)) if segment_count(image) is not None)
-
-
-def edge_share(array: Shaped[ndarray, "*s"]) -> float:
-    """The part of all pairs of neighbours, but for those in the background of least value, whose values differ."""
-    lines = [np.moveaxis(array, axis, 0) for axis in range(array.ndim)]
-    differ = sum(int((line[1:] != line[:-1]).sum()) for line in lines)
-    shown = sum(int((np.maximum(line[1:], line[:-1]) > array.min()).sum()) for line in lines)
-    return differ / max(shown, 1)
 
 
 def scatter(array: Shaped[ndarray, "*s"]) -> float:
@@ -296,7 +247,7 @@ def scattered_count(array: Shaped[ndarray, "*s"], least: int) -> int:
     """How many different numbers a map holds; 0 where they are evidently fewer than `least`, or in patches: all voxels
     of a large map are sorted only where it must be."""
     is_whole = array.dtype.kind in "iub"
-    if array.size == 0 or (is_whole and int(array.max()) - int(array.min()) < least) or scatter(array) < MAX_EDGE_SHARE:
+    if array.size == 0 or (is_whole and int(array.max()) - int(array.min()) < least) or scatter(array) < MAX_SCATTER:
         return 0
     return len(np.unique(array))
 
@@ -338,11 +289,28 @@ class Cine:
     """Why it may be no cine, where its file leaves that open."""
 
     def __post_init__(self) -> None:
-        check_shape(self)
+        shape, own = self.frames.shape, self.grid.shape
+        if len(shape) < 1 or shape[1:] != own or len(own) not in (2, 3):
+            raise BadInput(f"{self.name} is {shape} on a grid of {own}: give (t, *shape), its frames 2D or 3D")
+        if len(self.frames) < MIN_FRAMES:
+            raise BadInput(
+                f"{self.name} holds one frame only: give a cine, or register two images with `vrnet register`"
+            )
         for k, frame in enumerate(self.frames):
-            check_frame(frame, f"frame {k} of {self.name}")
+            name = f"frame {k} of {self.name}"
+            checked_numbers(frame, name)
+            if frame.size == 0 or (frame == frame.flat[0]).all():
+                raise BadInput(f"{name} is the same everywhere: it shows nothing; leave it out of the cine")
         if self.times_ms is not None:
-            check_times(self.times_ms, len(self.frames), self.name)
+            self.check_times(self.times_ms)
+
+    def check_times(self, times: tuple[float, ...]) -> None:
+        """BadInput unless there is a time for every frame, each later than the one before."""
+        if len(times) != len(self.frames):
+            raise BadInput(f"{self.name} has {len(self.frames)} frames and {len(times)} times: give one per frame")
+        for k, (before, time) in enumerate(pairwise((-inf, *times))):
+            if not before < time < inf:
+                raise BadInput(f"the times of {self.name} do not increase at frame {k} ({time:g} ms): mend their order")
 
     def __repr__(self) -> str:
         spacing = " x ".join(f"{h:.4g}" for h in self.grid.spacing)
@@ -366,36 +334,6 @@ class Cine:
         from vrnet.report.figures import cine_card
 
         return cine_card(self).html()
-
-
-def check_shape(cine: Cine) -> None:
-    """BadInput unless there are several frames, each on the grid."""
-    if cine.frames.ndim < 1 or cine.frames.shape[1:] != cine.grid.shape or len(cine.grid.shape) not in (2, 3):
-        raise BadInput(
-            f"{cine.name} is {cine.frames.shape} on a grid of {cine.grid.shape}: give (t, *shape), its frames 2D or 3D"
-        )
-    if len(cine.frames) < MIN_FRAMES:
-        raise BadInput(f"{cine.name} holds one frame only: give a cine, or register two images with `vrnet register`")
-
-
-def check_frame(frame: Shaped[ndarray, "*s"], name: str) -> None:
-    """BadInput unless a frame holds real, finite numbers that differ."""
-    if frame.dtype.kind not in "iufb":
-        raise BadInput(f"{name} holds {frame.dtype}: give images of real numbers")
-    if frame.dtype.kind == "f" and not np.isfinite(frame).all():
-        raise BadInput(f"{name} contains NaN or infinite values: replace them, or leave the frame out")
-    if frame.size == 0 or (frame == frame.flat[0]).all():
-        raise BadInput(f"{name} is the same everywhere: it shows nothing; leave it out of the cine")
-
-
-def check_times(times_ms: tuple[float, ...], frames: int, name: str) -> None:
-    """BadInput unless there is a time for every frame, each later than the one before."""
-    if len(times_ms) != frames:
-        raise BadInput(f"{name} has {frames} frames and {len(times_ms)} times: give one time per frame")
-    steps = np.diff(times_ms)
-    if not (np.isfinite(times_ms).all() and (steps > 0).all()):
-        late = int(np.argmin(steps > 0)) + 1 if np.isfinite(times_ms).all() else int(np.argmin(np.isfinite(times_ms)))
-        raise BadInput(f"the times of {name} do not increase at frame {late} ({times_ms[late]:g} ms): mend their order")
 
 
 # Arrays and tensors as a caller gives them: checked once, where they come in.
@@ -465,14 +403,14 @@ def is_lost_in_single(image: Tensor) -> bool:
 
 def check_spacing(spacing: object, d: int) -> None:
     """BadInput unless the spacing, if there is one, is a positive number per axis."""
-    is_per_axis = isinstance(spacing, Sequence) and len(spacing) == d and all(map(is_length, spacing))
+    is_per_axis = (
+        isinstance(spacing, Sequence)
+        and len(spacing) == d
+        and all(isinstance(h, Real) and 0 < float(h) < inf for h in spacing)
+    )
     if spacing is not None and not is_per_axis:
         example = ", ".join(["1.0"] * d)
         raise BadInput(f"the spacing is {spacing!r}: give {d} numbers above zero, one per axis, such as ({example})")
-
-
-def is_length(value: object) -> bool:
-    return isinstance(value, Real) and 0 < float(value) < inf
 
 
 def field_tensor(given: object, shape: tuple[int, ...]) -> Tensor:

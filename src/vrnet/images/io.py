@@ -1,9 +1,6 @@
 """Images and cines on disk, and as a caller gives them. The content of a file says what it is, not its ending."""
 
 import gzip
-import os
-import shutil
-import warnings
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -11,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import SimpleITK as sitk
 from jaxtyping import Shaped
+from nibabel.spatialimages import SpatialImage
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.errors import BadInput, InputWarning, type_name, warn_of_input
+from vrnet.errors import BadInput, type_name, warn_of_input
 from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
 from vrnet.images.dicom import is_dicom, read_cine_frames, read_series
 from vrnet.images.formats import (
@@ -28,18 +26,17 @@ from vrnet.images.formats import (
     read_picture,
     refuse_errors,
 )
-from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid, check_grid
+from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid
 from vrnet.images.image import (
+    UNITS_MS,
     Cine,
     Image,
-    NibabelImage,
-    SimpleITKImage,
     check_dimension,
     checked_numbers,
-    frame_ms_of,
     grid_of,
     grid_of_nibabel,
     to_sitk,
+    units_of,
 )
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
@@ -96,7 +93,7 @@ def read_grid(path: Path) -> Grid:
 def select_grey_channel(channels: Shaped[ndarray, "c ..."], path: Path) -> Shaped[ndarray, "..."]:
     """The one channel of a picture whose channels are alike, as in a grey JPEG saved in colour; else BadInput."""
     if channels.ndim == 3 and len(channels) >= 3 and (channels[1:3] == channels[0]).all():
-        warnings.warn(f"{path} is saved in colour, and grey: its channels are alike, and one is used", InputWarning, 1)
+        warn_of_input(f"{path} is saved in colour, and grey: its channels are alike, and one is used")
         return channels[0]
     raise BadInput(f"{path} holds {len(channels)} values per voxel (colours, or a transform): give a grey image")
 
@@ -120,45 +117,28 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
     with atomic_write(path) as temporary:
         try:
             if path.name.endswith(".nii.gz"):
-                is_whole = write_zipped_nifti(image, temporary)
+                write_zipped_nifti(image, temporary)
             else:
                 sitk.WriteImage(image, str(temporary), useCompression=True)
-                is_whole = is_image(temporary, image)
+                check_written(is_image(temporary, image), path)
         except RuntimeError as error:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
-        check_written(is_whole, path)
 
 
-def write_zipped_nifti(image: sitk.Image, path: Path) -> bool:
-    """Write .nii.gz with the quickest compression, which costs little room; ITK would use a slower one.
-
-    Returns whether all of it arrived."""
+def write_zipped_nifti(image: sitk.Image, path: Path) -> None:
+    """Write .nii.gz with the quickest compression, which costs little room; ITK would use a slower one."""
     bare = path.with_suffix("")
     sitk.WriteImage(image, str(bare))
-    size = NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes
-    if bare.stat().st_size != size:
-        return False
-    with bare.open("rb") as source, path.open("wb") as file:
-        with gzip.GzipFile("", "wb", 1, file, mtime=0) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        length = file.tell()
-    return path.stat().st_size == length and unzipped_bytes(path) == size % (1 << 32)
-
-
-def unzipped_bytes(path: Path) -> int:
-    """How long a gzip file says at its end that its content is, up to multiples of 2³²."""
-    with path.open("rb") as file:
-        file.seek(-4, os.SEEK_END)
-        return int.from_bytes(file.read(4), "little")
+    content = bare.read_bytes()
+    check_written(len(content) == NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes, path)
+    path.write_bytes(gzip.compress(content, 1, mtime=0))
 
 
 def is_image(path: Path, image: sitk.Image) -> bool:
     """Whether a file that ITK wrote holds every voxel of the image: ITK says nothing of a disk that is full."""
     found = sitk.ReadImage(str(path))
-    if found.GetNumberOfComponentsPerPixel() != image.GetNumberOfComponentsPerPixel():
-        return False
-    written, meant = (sitk.GetArrayViewFromImage(each).ravel() for each in (found, image))
-    return np.array_equal(written, meant)
+    is_alike = found.GetNumberOfComponentsPerPixel() == image.GetNumberOfComponentsPerPixel()
+    return is_alike and np.array_equal(*map(sitk.GetArrayViewFromImage, (found, image)))
 
 
 # A cine on disk: a file of four axes (NIfTI, MHA, NRRD), of three for one slice over time, or DICOM.
@@ -166,7 +146,7 @@ def is_image(path: Path, image: sitk.Image) -> bool:
 MIN_CYCLE_MS, MAX_CYCLE_MS = 200.0, 4000.0
 """A heart beats between 300 and 15 times a minute. A header that says otherwise means something else by its number."""
 MAX_STEP_S = 0.3
-"""A third step below is the time between frames, in seconds; one of 1 is what a header has that says nothing."""
+"""A third step below is the time between frames, in seconds."""
 MAX_CHANGE = 0.45
 """Of the variance of a cine, the part that is change over time. Of a volunteer's slices it was 0.21 at most, and 0.37
 where they were cut to the heart; from slice to slice of brains and hippocampi 0.57 at least."""
@@ -186,8 +166,6 @@ def read_cine(path: str | PathLike[str]) -> Cine:
         return Cine(voxels.array, voxels.grid, None, str(path))
     if voxels.is_vector:
         raise BadInput(f"{path} holds several values per voxel (colours, or a transform): give a cine of grey images")
-    if voxels.array.dtype.kind == "c":
-        raise BadInput(f"{path} holds complex numbers: give an image of real ones, such as their magnitude")
     frames, grid, doubt = frames_of_axes(voxels.array, voxels.grid, path)
     times = times_of(voxels.frame_ms, len(frames), path) if voxels.array.ndim == 4 else None
     return Cine(frames, grid, times, str(path), doubt)
@@ -207,22 +185,18 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
     """Tell the user that the third axis is taken for time, and return what speaks against it, if anything; BadInput
     where it evidently counts the slices of a stack or of a volume."""
     steps = " x ".join(f"{h:.4g}" for h in grid.spacing)
-    has_steps, changes = has_steps_of_volume(grid), change_over_time(frames) > MAX_CHANGE
-    if grid.stacked_across == 2 or (has_steps and changes):
-        what = f"a {'stack of slices' if grid.stacked_across == 2 else 'volume'} with steps of {steps} mm"
+    # A third step is the time between frames, in seconds; or the 1 of a header that says nothing of it.
+    has_steps = grid.spacing[2] >= MAX_STEP_S and (grid.spacing[2] != 1 or 1 in grid.spacing[:2])
+    changes, is_stack = change_over_time(frames) > MAX_CHANGE, grid.stacked_across == 2
+    if is_stack or (has_steps and changes):
+        what = f"a {'stack of slices' if is_stack else 'volume'} with steps of {steps} mm"
         said = f"{path} holds one frame only, {what}: give a cine of four axes; one of a single slice is saved as"
         raise BadInput(f"{said} (x, y, 1, t)")
     reason = f"steps of {steps} mm, as a volume has" if has_steps else "frames that differ as slices of a volume do"
     beware = f"BEWARE: the file has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
     doubt = beware if has_steps or changes else ""
-    said = f"{path} has three axes: the third is taken for time, and a frame is one slice"
-    warn_of_input(f"{said}. {doubt}" if doubt else said)
+    warn_of_input(f"{path} has three axes: the third is taken for time, and a frame is one slice. {doubt}".rstrip(". "))
     return doubt
-
-
-def has_steps_of_volume(grid: Grid) -> bool:
-    """Whether a third step is neither the time between frames nor the 1 of a header that says nothing of it."""
-    return grid.spacing[2] >= MAX_STEP_S and (grid.spacing[2] != 1 or 1 in grid.spacing[:2])
 
 
 def change_over_time(frames: Shaped[ndarray, "t x y"]) -> float:
@@ -253,8 +227,9 @@ def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] |
     if step < 0:
         raise BadInput(f"the header of {path} has frames {step:g} ms apart: time runs forward; mend pixdim[4]")
     if not MIN_CYCLE_MS <= frames * step <= MAX_CYCLE_MS:
-        said = f"the header of {path} has frames {step:g} ms apart, which is no heart beat: its times are not used"
-        warn_of_input(said)
+        warn_of_input(
+            f"the header of {path} has frames {step:g} ms apart, which is no heart beat: its times are not used"
+        )
         return None
     return tuple(k * step for k in range(frames))
 
@@ -262,9 +237,9 @@ def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] |
 # Images as a caller gives them: our own, a file, or an image of SimpleITK or nibabel.
 
 File = str | PathLike[str]
-ImageLike = Image | File | SimpleITKImage | NibabelImage
+ImageLike = Image | File | sitk.Image | SpatialImage
 """All that an image may be given as."""
-CineLike = Cine | File | SimpleITKImage | NibabelImage
+CineLike = Cine | File | sitk.Image | SpatialImage
 """All that a cine may be given as; an image of SimpleITK or nibabel has time as its last axis."""
 
 
@@ -274,9 +249,9 @@ def given_image(name: str, given: object) -> Image:
         return replace(given, name=name) if given.name == Image.name else given
     if isinstance(given, (str, PathLike)):
         return read_image(given)
-    if isinstance(given, SimpleITKImage):
+    if isinstance(given, sitk.Image):
         return Image.from_sitk(given, name)
-    if isinstance(given, NibabelImage):
+    if isinstance(given, SpatialImage):
         return Image.from_nibabel(given, name)
     if isinstance(given, (np.ndarray, Tensor)):
         raise BadInput(f"{name} is an array: give an Image or a file, or register arrays by vrnet.register")
@@ -289,22 +264,20 @@ def given_cine(given: object) -> Cine:
         return given
     if isinstance(given, (str, PathLike)):
         return read_cine(given)
-    if isinstance(given, SimpleITKImage):
+    if isinstance(given, sitk.Image):
         array = sitk.GetArrayFromImage(given).T
         frames, grid, doubt = frames_of_axes(array, grid_of(given), Path("the cine"))
         return Cine(frames, grid, doubt=doubt)
-    if isinstance(given, NibabelImage):
+    if isinstance(given, SpatialImage):
         return cine_of_nibabel(given)
     raise BadInput(f"the cine is {type_name(given)}: give a Cine (vrnet.read_cine), a file or a 4D image")
 
 
-def cine_of_nibabel(image: NibabelImage) -> Cine:
+def cine_of_nibabel(image: SpatialImage) -> Cine:
     """The cine of an image of nibabel that has four axes, the last of them time."""
     array = np.asanyarray(image.dataobj)
     if array.ndim != 4:
         raise BadInput(f"the cine has {array.ndim} dimensions: give four, (x, y, z, t)")
-    grid, step = grid_of_nibabel(image, array.shape[:3], "the cine"), frame_ms_of(image)
-    check_grid(grid, Path("the cine"))
-    frames = np.moveaxis(array, -1, 0)
-    is_known = step is not None and MIN_CYCLE_MS <= len(frames) * step <= MAX_CYCLE_MS
-    return Cine(frames, grid, tuple(k * step for k in range(len(frames))) if step and is_known else None)
+    unit, frames = UNITS_MS.get(units_of(image)[1]), np.moveaxis(array, -1, 0)
+    times = times_of(unit and float(image.header.get_zooms()[3]) * unit, len(frames), Path("the cine"))
+    return Cine(frames, grid_of_nibabel(image, array.shape[:3], "the cine"), times)
