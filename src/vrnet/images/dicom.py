@@ -86,7 +86,12 @@ def read_series(path: Path) -> Voxels:
 def read_cine_frames(path: Path) -> tuple[Shaped[ndarray, "t x y z"], Grid, tuple[float, ...] | None]:
     """The frames of a cine in a folder, whose sub-folders may hold a slice each, or in a multi-frame file; where they
     lie, and when they were taken."""
-    frames = list_frames(path, files_below(path) if path.is_dir() else [path])
+    files = [path]
+    if path.is_dir():
+        files = [file for place in (path, *sorted(filter(Path.is_dir, path.iterdir()))) for file in files_of(place)]
+    if len(files) > MAX_FILES:
+        raise BadInput(f"{path} holds {len(files):,} files: name the folder of one cine")
+    frames = list_frames(path, files)
     if not frames:
         raise BadInput(f"{path} holds no DICOM image that says where it lies: name the folder of a cine")
     check_alike(frames, path)
@@ -107,15 +112,6 @@ def files_of(folder: Path) -> list[Path]:
         if exists(entry) and not (entry.is_file() or entry.is_dir()):
             raise BadInput(f"{folder} holds {entry.name!a}, which is no ordinary file: remove it")
     return [entry for entry in entries if entry.is_file()]
-
-
-def files_below(folder: Path) -> list[Path]:
-    """The files of a folder and of the folders in it."""
-    folders = [folder, *sorted(place for place in folder.iterdir() if place.is_dir())]
-    files = [file for place in folders for file in files_of(place)]
-    if len(files) > MAX_FILES:
-        raise BadInput(f"{folder} holds {len(files):,} files: name the folder of one cine")
-    return files
 
 
 def list_frames(path: Path, files: list[Path]) -> list[Frame]:
@@ -166,7 +162,7 @@ def as_frame(file: Path, part: int, series: str, size: tuple[int, int], values: 
     time = first_number(values, "NominalCardiacTriggerDelayTime", "TriggerTime")
     number = first_number(values, "TemporalPositionIndex", "InstanceNumber")
     slope, intercept = first_number(values, "RescaleSlope"), first_number(values, "RescaleIntercept")
-    scale = 1.0 if slope is None else slope, 0.0 if intercept is None else intercept
+    scale = 1.0 if slope is None else slope, intercept or 0.0
     return Frame(file, part, series, size, position, axes, spacing, thickness or 1.0, time, number, scale)
 
 
@@ -193,23 +189,18 @@ def check_alike(frames: list[Frame], path: Path) -> None:
     if len(sizes) > 1:
         (a, b), (c, d) = sizes[:2]
         raise BadInput(f"{path} holds frames that differ in size, {a} x {b} and {c} x {d}: name a folder with one cine")
-    first = frames[0]
-    for frame in frames:
-        if not np.allclose(frame.axes, first.axes, atol=SAME_DIRECTION):
-            said = "images in several directions (long and short axis?)"
-            raise BadInput(f"{path} holds {said}: give one cine per folder")
-        if not np.allclose(frame.spacing, first.spacing, rtol=SAME_DIRECTION):
-            raise BadInput(f"{path} holds images with pixels of several sizes: give one cine per folder")
+    if np.ptp([frame.axes for frame in frames], axis=0).max() > SAME_DIRECTION:
+        raise BadInput(f"{path} holds images in several directions (long and short axis?): give one cine per folder")
+    if not np.allclose([frame.spacing for frame in frames], frames[0].spacing, rtol=SAME_DIRECTION):
+        raise BadInput(f"{path} holds images with pixels of several sizes: give one cine per folder")
 
 
 def check_slices(path: Path, levels: list[float]) -> None:
     """BadInput unless slices, in the order in which they lie, are at equal distances."""
     steps = np.diff(levels)
-    if len(steps) == 0:
-        return
-    if steps.min() < MIN_SLICE_DISTANCE_MM:
+    if len(steps) and steps.min() < MIN_SLICE_DISTANCE_MM:
         raise BadInput(f"{path} holds several images at one place (time frames?): give a folder with one frame")
-    if np.ptp(steps) > MAX_DISTANCE_VARIATION * steps.max():
+    if len(steps) and np.ptp(steps) > MAX_DISTANCE_VARIATION * steps.max():
         said = f"{steps.min():.3g} to {steps.max():.3g} mm"
         raise BadInput(f"{path} has slices at unequal distances, {said}: are some missing?")
 
@@ -222,9 +213,9 @@ def by_level(frames: list[Frame], path: Path) -> list[list[Frame]]:
         if frame.level - before.level > SAME_PLACE_MM:
             places.append([])
         places[-1].append(frame)
-    counts = sorted({len(place) for place in places})
-    if len(counts) > 1:
-        said = f"{counts[0]} to {counts[-1]} frames"
+    counts = [len(place) for place in places]
+    if min(counts) < max(counts):
+        said = f"{min(counts)} to {max(counts)} frames"
         raise BadInput(f"{path} has slices with {said}: are some missing, or is it two cines?")
     check_slices(path, [place[0].level for place in places])
     return places
@@ -237,8 +228,7 @@ def by_time(places: list[list[Frame]], path: Path) -> list[list[Frame]]:
         if all(None not in place and len(set(place)) == len(place) for place in values):
             ordered = [sorted(place, key=lambda frame: getattr(frame, key)) for place in places]
             return [list(stack) for stack in zip(*ordered, strict=True)]
-    said = "frames at one place without trigger times or numbers of their own"
-    raise BadInput(f"{path} has {said}: their order is unknown")
+    raise BadInput(f"{path} has frames at one place without trigger times or numbers: their order is unknown")
 
 
 def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
@@ -270,7 +260,7 @@ def mean_times(stacks: list[list[Frame]]) -> tuple[float, ...] | None:
 def read_planes(frames: list[Frame], path: Path) -> Shaped[ndarray, "n y x"]:
     """The pixels of frames, with the slope and the intercept of each; whole numbers where these are."""
     import pydicom
-    from pydicom.pixels import get_decoder
+    from pydicom.pixels.decoders.base import get_decoder
 
     held: dict[Path, Shaped[ndarray, ...]] = {}
     waiting: list[Path] = []

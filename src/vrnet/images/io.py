@@ -4,6 +4,7 @@ import gzip
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import SimpleITK as sitk
@@ -237,9 +238,9 @@ def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] |
 # Images as a caller gives them: our own, a file, or an image of SimpleITK or nibabel.
 
 File = str | PathLike[str]
-ImageLike = Image | File | sitk.Image | SpatialImage
+ImageLike: TypeAlias = Image | File | sitk.Image | SpatialImage
 """All that an image may be given as."""
-CineLike = Cine | File | sitk.Image | SpatialImage
+CineLike: TypeAlias = Cine | File | sitk.Image | SpatialImage
 """All that a cine may be given as; an image of SimpleITK or nibabel has time as its last axis."""
 
 

@@ -1,8 +1,8 @@
 """Images and label maps on other grids, by SimpleITK."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import Lock
 
 import numpy as np
@@ -34,8 +34,7 @@ def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Im
         return Image(image.array.astype(np.float32), grid, image.name)
     there = affine.image_of(grid) if affine else grid
     source = low_pass(to_sitk(image.array.astype(np.float32), image.grid), image.grid, there)
-    transform = affine.itk if affine else identity_transform(grid)
-    return Image(resample(source, grid, transform, sitk.sitkLinear, outside=None), grid, image.name)
+    return Image(resample(source, grid, transform_of(affine, grid), sitk.sitkLinear, outside=None), grid, image.name)
 
 
 def place_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image:
@@ -45,8 +44,14 @@ def place_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image
     if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
     source, outside = to_sitk(image.array.astype(np.float32), image.grid), float(image.array.min())
-    transform = affine.itk if affine else identity_transform(grid)
-    return Image(resample(source, grid, transform, sitk.sitkLinear, outside), grid, image.name)
+    return Image(resample(source, grid, transform_of(affine, grid), sitk.sitkLinear, outside), grid, image.name)
+
+
+def place_labels(labels: Image, grid: Grid, affine: Affine | None = None) -> Image:
+    """The label map on another grid, by its header, or through an affine map: the nearest label, 0 outside the map."""
+    if affine is None and labels.grid.matches(grid):
+        return labels
+    return resample_labels(labels, grid, transform_of(affine, grid))
 
 
 def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarray, "*s"]:
@@ -54,26 +59,18 @@ def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarra
     if affine is None and own.matches(grid):
         return np.ones(grid.shape, bool)
     everywhere = to_sitk(np.ones(own.shape, np.uint8), own)
-    transform = affine.itk if affine else identity_transform(grid)
-    return resample(everywhere, grid, transform, sitk.sitkNearestNeighbor, 0.0).astype(bool)
+    return resample(everywhere, grid, transform_of(affine, grid), sitk.sitkNearestNeighbor, 0.0).astype(bool)
+
+
+def transform_of(affine: Affine | None, grid: Grid) -> sitk.Transform:
+    """An affine map as SimpleITK has it; without one, the transform that moves nothing."""
+    return affine.itk if affine else sitk.Transform(len(grid.shape), sitk.sitkIdentity)
 
 
 def match_histogram(image: Image, other: Image) -> Image:
     """The image with the histogram of the other: intensities above the mean are matched at 15 quantiles."""
     pair = (to_sitk(part.array.astype(np.float32), part.grid) for part in (image, other))
     return image.with_array(sitk.GetArrayFromImage(sitk.HistogramMatching(*pair, 256, 15, True)).T)
-
-
-def place_labels(labels: Image, grid: Grid, affine: Affine | None = None) -> Image:
-    """The label map on another grid, by its header, or through an affine map: the nearest label, 0 outside the map."""
-    if affine is None and labels.grid.matches(grid):
-        return labels
-    return resample_labels(labels, grid, affine.itk if affine else identity_transform(grid))
-
-
-def identity_transform(grid: Grid) -> sitk.Transform:
-    """The transform that moves nothing, in the dimension of a grid."""
-    return sitk.Transform(len(grid.shape), sitk.sitkIdentity)
 
 
 def resample_labels(labels: Image, grid: Grid, transform: sitk.Transform, smooth: bool = False) -> Image:
@@ -96,16 +93,13 @@ def low_pass(image: sitk.Image, own: Grid, other: Grid) -> sitk.Image:
     return image
 
 
+@dataclass
 class ThreadCount:
     """ITK's number of threads, which holds for the whole process: 1 while any thread of Python wants it."""
 
-    def __init__(self) -> None:
-        self.lock, self.users, self.before = Lock(), 0, 0
-        os.register_at_fork(after_in_child=self.renew_lock)
-
-    def renew_lock(self) -> None:
-        """After a fork: who held the lock is not there to release it."""
-        self.lock = Lock()
+    lock: Lock = field(default_factory=Lock)
+    users: int = 0
+    before: int = 0
 
     @contextmanager
     def one(self) -> Iterator[None]:
