@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image as Picture
+from PIL import ImageSequence
 
 from tests.cardiac.cines import exact_result, with_labels_of, without_labels
 from tests.report.conftest import SCRIPT
@@ -19,13 +20,11 @@ from vrnet.phantom import cycle
 from vrnet.report.cine import (
     ASSUMED_CYCLE_MS,
     BOX_MARGIN,
-    MAX_PIXELS,
     MAX_SLICES,
     STRAIN_RANGE,
     Film,
     cine_data,
-    cycle_ms,
-    ejection_fraction,
+    headline,
     in_percent,
     look_at,
     material_points,
@@ -34,7 +33,16 @@ from vrnet.report.cine import (
     what_was_run,
     write_page,
 )
-from vrnet.report.cine_figures import shown_frame, shown_pair, tracking_card, tracking_figure
+from vrnet.report.cine_figures import (
+    STRIP_PIXELS,
+    curves_figure,
+    shown_frame,
+    shown_pair,
+    tracking_card,
+    tracking_figure,
+    write_film,
+)
+from vrnet.report.drawing import GRID
 from vrnet.verdict.cine import CineEvidence, Extreme, HeartExtremes
 from vrnet.verdict.rules import Verdict
 
@@ -94,8 +102,7 @@ def moving_square(direction):
     return film_of(frames, fields, Grid(SQUARE, (1.0, 1.0, 9.0), (0.0, 0.0, 0.0), tuple(direction.ravel())), labels)
 
 
-@pytest.mark.parametrize("signs", [(1, 1, 1), (1, -1, -1), (-1, 1, 1), (-1, -1, -1)])
-@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize(("swap", "signs"), [(False, (1, 1, 1)), (True, (1, -1, -1)), (True, (-1, 1, 1))])
 def test_outlines_follow_what_moves_however_the_file_is_stored(swap, signs):
     direction = np.diag(signs).astype(float)
     film = moving_square(direction[:, [1, 0, 2]] if swap else direction)
@@ -118,13 +125,6 @@ def test_an_image_is_one_slice_and_many_slices_are_thinned():
     deep = film_of(noise, np.zeros((2, 3, 9, 8, 100)), Grid.plain((9, 8, 100), (1.0, 1.0, 3.0)))
     assert len(deep.numbers) <= MAX_SLICES
     assert deep.depth == 100
-
-
-def test_large_slices_are_shown_by_blocks_so_that_pixels_are_few(film):
-    frames = np.broadcast_to(np.float32(0), (30, 800, 800, 10))
-    still = np.broadcast_to(np.float32(0), (30, 2, *frames.shape[1:]))
-    large = replace(film, frames=frames, motion=still, labels=None)
-    assert frames.size / large.block**2 <= MAX_PIXELS < frames.size / (large.block - 1) ** 2
 
 
 def test_a_part_of_the_heart_has_one_colour_whatever_its_number(film):
@@ -192,14 +192,6 @@ def test_a_sheet_holds_every_frame_of_its_slice(film, data):
         assert np.abs(tile - expected).mean() < 4
 
 
-def test_curves_are_those_that_were_measured(heart, data):
-    held = data["strain"]["green_radial"]
-    assert_allclose(held["regions"]["basal"], heart.strain.curve("green_radial", "basal"), atol=0.006)
-    assert held["peaks"]["global"] == heart.strain.peak("green_radial").frame
-    assert_allclose(data["volumes"]["LV"], heart.volumes.lv_ml, atol=0.006)
-    assert len(data["segments"]) == 16
-
-
 def test_what_is_not_known_is_left_out(heart):
     blind = with_labels_of(heart, 2, 3)
     blind = cine_data(Film.of(replace(blind, cine=replace(blind.cine, times_ms=None))))
@@ -214,14 +206,12 @@ def test_what_is_not_known_is_left_out(heart):
 def test_one_slice_has_one_level_and_no_number_that_json_lacks(heart):
     flat, labels = one_slice(heart), heart.reference_labels
     labels = replace(labels, array=labels.array[..., 1], grid=flat.cine.grid)
-    data = cine_data(Film.of(replace(flat, reference_labels=labels, heart=HeartLabels())))
+    cine = replace(flat.cine, times_ms=(100.0, 300.0, 500.0, 700.0, 900.0, 1100.0))
+    data = cine_data(Film.of(replace(flat, cine=cine, reference_labels=labels, heart=HeartLabels())))
     assert json.loads(json.dumps(data, allow_nan=False))["depth"] == 1
+    assert data["cycle"] == 1200.0, "it lasts until the frame after the last"
     levels = {name for name in data["strain"]["green_radial"]["regions"] if not name.startswith("segment")}
     assert levels == {"global", "mid"}
-
-
-def test_a_cycle_lasts_until_the_frame_after_the_last():
-    assert cycle_ms((100.0, 300.0, 500.0)) == 600.0
 
 
 # Where the verdict leads to.
@@ -241,13 +231,6 @@ def test_where_something_is_found_the_smallest_cavity_is_not_looked_at(film):
     for level, frame in (("good", smallest_cavity(film.result)), ("look", None), ("failed", None)):
         found = look_at(replace(film, result=judged(film.result, level)))
         assert (found and found.frame) == frame
-
-
-def test_no_frame_is_least_sure_where_outlines_were_given_or_there_are_none(heart):
-    smallest = smallest_cavity(heart)
-    assert smallest == heart.volumes.lv_ml.argmin() != heart.frame
-    assert smallest_cavity(without_labels(heart)) is None
-    assert smallest_cavity(with_labels_of(heart, 1)) is None
 
 
 # The page and the pictures.
@@ -270,11 +253,10 @@ def test_a_report_is_a_page_with_pictures_beside_it_or_the_page_alone(heart, tmp
     assert [path.name for path in (tmp_path / "alone").iterdir()] == ["page.html"]
 
 
-@pytest.mark.parametrize("parts", [HeartLabels(), HeartLabels(rv=None, wall=None)])
-def test_labels_without_a_wall_have_volumes_alone_and_the_page_says_why(heart, tmp_path, parts):
+def test_labels_without_a_wall_have_volumes_alone_and_the_page_says_why(heart, tmp_path):
     """The cavity alone: no strain is measured, and the page and the picture do without."""
     with pytest.warns(InputWarning, match="no strain is measured"):
-        said = judged(with_labels_of(heart, 3, heart=parts)).report(tmp_path).read_text()
+        said = judged(with_labels_of(heart, 3, heart=HeartLabels(rv=None, wall=None))).report(tmp_path).read_text()
     assert "Ejection fraction, LV" in said
     assert "Peak strain" not in said
     assert "Not measured: the wall of the left ventricle is not labelled, and strain needs it." in said
@@ -329,12 +311,10 @@ def test_a_page_of_ten_slices_and_thirty_frames_is_below_15_mb(tmp_path):
 
 def test_the_ejection_fractions_of_both_ventricles_stand_together(heart):
     """One entry, so that the page's first line stays short; without the LV it is that of the RV."""
-    volumes = heart.volumes
-    both = ejection_fraction(volumes)
+    both = headline(heart)[0]
     assert both.name == "Ejection fraction, LV"
-    assert both.detail == f"RV {in_percent(volumes.rv_ejection_fraction_percent)}"
-    assert ejection_fraction(replace(volumes, open_slices=(2,))).detail.startswith("without slice 3, RV ")
-    right = ejection_fraction(replace(volumes, lv_ml=0 * volumes.lv_ml, open_slices=(2,)))
+    assert both.detail == f"RV {in_percent(heart.volumes.rv_ejection_fraction_percent)}"
+    right = headline(with_labels_of(heart, 1, 2))[0]
     assert (right.name, right.detail) == ("Ejection fraction, RV", "")
 
 
@@ -350,6 +330,7 @@ def test_with_labels_the_frame_of_the_smallest_cavity_is_shown_and_else_the_fart
     assert smallest not in (0, jump)
     assert shown_frame(without_labels(tracked)) == jump
     assert shown_frame(with_labels_of(tracked, 2)) == jump, "no cavity is labelled"
+    assert smallest_cavity(without_labels(heart)) is None
 
 
 def test_figure_card_and_thumbnail_show_the_same_frame_counted_from_1(heart):
@@ -358,3 +339,80 @@ def test_figure_card_and_thumbnail_show_the_same_frame_counted_from_1(heart):
     titles = [ax.get_title() for ax in tracking_figure(heart).axes]
     assert titles[:2] == ["frame 1 of 6 (reference)", f"frame {k + 1} of 6"]
     assert tracking_card(heart).caption == f"Frame {k + 1} of 6, as it has moved from frame 1."
+
+
+# Curves, and the film for slides.
+
+FRAMES = 6
+
+
+def untimed(result):
+    return replace(result, cine=replace(result.cine, times_ms=None))
+
+
+def test_the_figure_has_what_was_measured(heart):
+    assert [ax.get_title() for ax in curves_figure(heart, "a $title$ <b>").axes] == [
+        "circumferential strain (Green), %", "radial strain (Green), %", "volume, ml", "peak circumferential strain, %"
+    ]  # fmt: skip
+    assert len(curves_figure(untimed(with_labels_of(heart, 2, 3)), "").axes) == 3
+
+
+def test_the_bullseye_has_the_anterior_wall_on_top_and_the_septum_on_the_left(heart):
+    ax = curves_figure(heart, "").axes[-1]
+    *values, right, top, left, bottom = [text.get_text() for text in ax.texts]
+    assert (right, top, left, bottom) == ("lateral", "anterior", "septum", "inferior")
+    peaks = [heart.strain.peak("green_circumferential", f"segment {k}") for k in range(1, 17)]
+    assert values == [f"{peak.percent:.0f}".replace("-", "−") if peak else "–" for peak in peaks]
+    angles = np.degrees([text.get_position()[0] for text in ax.texts]) % 360
+    assert angles[:6].round().tolist() == [90, 150, 210, 270, 330, 30]
+    assert angles[12:].round().tolist() == [90, 180, 270, 0, 0, 90, 180, 270]
+
+
+def test_levels_lie_over_the_global_curve_which_is_wider(heart):
+    """So they are seen where they agree with it; without times frames are counted from 1."""
+    whole, *levels = (line for line in curves_figure(heart, "").axes[0].lines if len(line.get_xdata()) == FRAMES)
+    assert [line.get_label() for line in levels] == ["basal", "mid", "apical"]
+    assert whole.get_label().startswith("global")
+    assert whole.get_linewidth() > 2 * max(line.get_linewidth() for line in levels)
+    (first, *_, last) = curves_figure(untimed(heart), "").axes[0].lines[0].get_xdata()
+    assert (first, last) == (1, FRAMES)
+
+
+def pictures_of(result, path):
+    """Every picture of a film."""
+    write_film(Film.of(result), path)
+    with Picture.open(path) as found:
+        return [np.asarray(frame.convert("RGB"), int) for frame in ImageSequence.Iterator(found)]
+
+
+def strips(pictures):
+    """The lines below the pictures of each frame: left of the middle, and right of it."""
+    return [np.split(picture[-STRIP_PIXELS:], [picture.shape[1] // 3], axis=1) for picture in pictures]
+
+
+def test_the_film_repeats_at_the_speed_of_the_heart_and_says_its_frame_and_what_its_colours_mean(heart, tmp_path):
+    shown = pictures_of(heart, tmp_path / "cine.gif")
+    with Picture.open(tmp_path / "cine.gif") as found:
+        assert (found.n_frames, found.info["loop"]) == (FRAMES, 0)
+        assert abs(found.info["duration"] - np.diff(heart.cine.times_ms).mean()) <= 5
+    later, half = shown[2], shown[2].shape[1] // 2
+    is_coloured = np.ptp(later, axis=2) > 40
+    assert is_coloured[:, half:].sum() > 2 * is_coloured[:, :half].sum() > 0  # contours, and contours with strain
+    assert (np.ptp(later[:, :half], axis=2) == 0).mean() > 0.9, "tissue is grey"
+    timed, plain = strips(shown), strips(pictures_of(untimed(heart), tmp_path / "cine.gif"))
+    assert len({left.tobytes() for left, _ in timed}) == FRAMES  # each frame has its own
+    for (with_time, bar), (without, _) in zip(timed, plain, strict=True):
+        assert (with_time > 99).sum() > (without > 99).sum() > 0
+        bar = bar[STRIP_PIXELS // 2][np.ptp(bar[STRIP_PIXELS // 2], axis=1) > 40]
+        assert bar[0, 2] > bar[0, 0] + 80  # blue shortens
+        assert bar[-1, 0] > bar[-1, 2] + 80  # red lengthens
+
+
+def test_without_labels_the_film_shows_the_grid_and_no_colours_of_strain(heart, tmp_path):
+    first, *_ = pictures = pictures_of(without_labels(heart), tmp_path / "cine.gif")
+    red, _, blue = (int(GRID[i : i + 2], 16) for i in (1, 3, 5))
+    is_line = first[..., 2] - first[..., 0] > (blue - red) / 4  # lines are smoothed into the greys beside them
+    half = first.shape[1] // 2
+    assert is_line[:, half:].mean() > 0.1
+    assert not is_line[:, : half - 4].any()
+    assert all(np.ptp(right, axis=2).max() == 0 for _, right in strips(pictures))

@@ -1,6 +1,7 @@
 """The report of a tracked cine: one page that opens from disk, on which the heart beats."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -52,43 +53,35 @@ class Film:
     alone. The point at x in the reference is at x + u(x) in frame t, u being motion[t]."""
 
     result: CineResult
-    frames: Shaped[ndarray, "t w h n"]
-    """In the intensities of the file."""
-    motion: Float[ndarray, "t 2 w h n"]
-    """In voxels."""
-    labels: Integer[ndarray, "w h n"] | None
-    """Those of the reference."""
-    spacing: tuple[float, float]
-    """Of voxels within slices, in mm."""
-    numbers: list[int]
-    """Of the slices in the cine, from 0."""
-    depth: int
-    """How many slices the cine has."""
+    frames: Shaped[ndarray, "t w h n"]  # in the intensities of the file
+    motion: Float[ndarray, "t 2 w h n"]  # in voxels
+    labels: Integer[ndarray, "w h n"] | None  # those of the reference
+    spacing: tuple[float, float]  # of voxels within slices, in mm
+    numbers: list[int]  # of the slices in the cine, from 0
+    depth: int  # how many slices the cine has
 
     @classmethod
     def of(cls, result: CineResult) -> "Film":
         """The slices to show, oriented, and cut to the part around the labels where there are any."""
-        grid, given = result.cine.grid, result.reference_labels
-        labels = None if given is None else given.array
+        grid, given, fields, order = result.cine.grid, result.reference_labels, result.fields, (0, 1)
+        arrays = [result.cine.frames, fields, None if given is None else given.array]
         if len(grid.shape) == 2:
-            parts = (None if each is None else each[..., None] for each in (result.cine.frames, result.fields, labels))
-            spacing, numbers, depth = grid.spacing, [0], 1
+            shown = [None if each is None else each[..., None] for each in arrays]
+            numbers, depth = [0], 1
         else:
             order, signs = viewing_order(grid)
-            fields = result.fields[:, list(order)] * np.reshape(signs, (3, 1, 1, 1))
-            spacing, depth = tuple(grid.spacing[axis] for axis in order), grid.shape[order[2]]
+            arrays[1] = fields[:, list(order)] * np.reshape(signs, (3, 1, 1, 1))
+            depth = grid.shape[order[2]]
             numbers = choose_slices(depth, MAX_SLICES)
-            parts = (
-                None if each is None else turn_array(each, order, signs)[..., numbers]
-                for each in (result.cine.frames, fields, labels)
-            )
-        frames, motion, labels = parts
+            shown = [None if each is None else turn_array(each, order, signs)[..., numbers] for each in arrays]
+        frames, motion, labels = shown
         box = (slice(None), slice(None))
         if labels is not None and labels.any():
             across, down = (span_with_margin(labels.any(axis=(other, 2)), BOX_MARGIN) for other in (1, 0))
             box = slice(*across), slice(*down)
         labels = None if labels is None else labels[box]
-        return cls(result, frames[:, *box], motion[:, :2, *box], labels, (spacing[0], spacing[1]), numbers, depth)
+        spacing = grid.spacing[order[0]], grid.spacing[order[1]]
+        return cls(result, frames[:, *box], motion[:, :2, *box], labels, spacing, numbers, depth)
 
     @property
     def heart(self) -> HeartLabels:
@@ -139,7 +132,6 @@ SYMBOLS = {
 }  # fmt: skip
 """What a page has in place of the plain letters of files."""
 
-
 FOLDS = "voxels of all frames where any of the determinants between a voxel and its neighbours is 0 or less"
 
 
@@ -157,28 +149,24 @@ class Table(NamedTuple):
     title: str
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
 
 def headline(result: CineResult) -> list[Number]:
-    """What one wants to know first."""
+    """What one wants to know first; the ejection fraction of the RV stands beside that of the LV."""
     rows = []
-    if result.volumes is not None:
-        rows.append(ejection_fraction(result.volumes))
+    if (volumes := result.volumes) is not None:
+        (name, fraction), *others = volumes.ejection_fractions_percent.items()
+        beside = [f"{other} {in_percent(percent)}" for other, percent in others]
+        if volumes.open_slices and name == "LV":
+            beside.insert(0, f"without {numbered('slice', volumes.open_slices)}")
+        rows.append(Number(f"Ejection fraction, {name}", in_percent(fraction), ", ".join(beside)))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if result.strain is not None and (peak := result.strain.peak(name)):
             found = in_percent(peak.percent), when(peak, len(result.cine))
             rows.append(Number(f"Peak {title} strain (Green)", *found))
     rows.append(Number("Closure error, the larger", f"{max(result.closure_mm.values()):.2f} mm"))
     return rows
-
-
-def ejection_fraction(volumes: Volumes) -> Number:
-    """That of the LV, beside it that of the RV; of the one that is labelled."""
-    (name, fraction), *others = volumes.ejection_fractions_percent.items()
-    without = [f"without {numbered('slice', volumes.open_slices)}"] if volumes.open_slices and name == "LV" else []
-    beside = [f"{other} {in_percent(percent)}" for other, percent in others]
-    return Number(f"Ejection fraction, {name}", in_percent(fraction), ", ".join([*without, *beside]))
 
 
 def tables(result: CineResult) -> list[Table]:
@@ -201,16 +189,14 @@ def peak_table(strain: Strain) -> Table:
     reasons: dict[str, list[int]] = {}
     for left in strain.left_out:
         reasons.setdefault(left.reason, []).append(left.slice)
-    left_out = [
-        f"{numbered('slice', slices).capitalize()} {'is' if len(slices) == 1 else 'are'} left out: {reason}."
-        for reason, slices in reasons.items()
-    ]
-    notes = (
-        f"Measured in {numbered('slice', strain.slices)}.",
-        *([f"{doubt}."] if (doubt := strain.doubt_about_levels) else []),
-        *left_out,
-        *([] if strain.insertions else [f"Segments are {NO_SEGMENTS}."]),
-    )
+    notes = [f"Measured in {numbered('slice', strain.slices)}."]
+    if strain.doubt_about_levels:
+        notes.append(f"{strain.doubt_about_levels}.")
+    for reason, slices in reasons.items():
+        are = "is" if len(slices) == 1 else "are"
+        notes.append(f"{numbered('slice', slices).capitalize()} {are} left out: {reason}.")
+    if not strain.insertions:
+        notes.append(f"Segments are {NO_SEGMENTS}.")
     return Table("Peak strain, %", (*regions, "global peak at"), rows, notes)
 
 
@@ -229,7 +215,7 @@ def volume_table(volumes: Volumes) -> Table:
     if volumes.open_slices:
         text = open_wall_text(volumes.open_slices)
         notes.append(f"{text[0].upper()}{text[1:]}.")
-    return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, tuple(notes))
+    return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, notes)
 
 
 def smallest_cavity(result: CineResult) -> int | None:
@@ -265,13 +251,6 @@ def look_at(film: Film) -> LookAt | None:
     if smallest is None or film.result.verdict.level != "good":
         return None
     return LookAt("Outlines are least sure where the cavity is smallest: look at", frame_text(smallest), smallest)
-
-
-def definitions(result: CineResult) -> dict[str, str]:
-    """What the numbers mean."""
-    measures = {} if result.strain is None else {m.title: in_symbols(m.definition) for m in MEASURES}
-    of_volumes = {} if result.volumes is None else {"volumes": VOLUME_DEFINITION}
-    return {**measures, **of_volumes, "closure error": CLOSURE, "folded voxels": FOLDS}
 
 
 def what_was_run(result: CineResult) -> dict[str, str]:
@@ -321,9 +300,8 @@ def with_minus(number: str) -> str:
 
 def when(peak: Peak | None, frames: int | None = None) -> str:
     """The frame of a peak, of how many, and its time where that is known."""
-    if peak is None:
-        return ABSENT
-    return frame_text(peak.frame, frames) + ("" if peak.time_ms is None else f", {peak.time_ms:.0f} ms")
+    time = "" if peak is None or peak.time_ms is None else f", {peak.time_ms:.0f} ms"
+    return ABSENT if peak is None else frame_text(peak.frame, frames) + time
 
 
 def frame_text(k: int, frames: int | None = None) -> str:
@@ -363,7 +341,9 @@ class MaterialPoints:
 
 
 def material_points(film: Film, k: int) -> MaterialPoints:
-    """The points of the k-th slice."""
+    """The points of the k-th slice, moved by x + u_t(x), u between the middles of pixels by linear interpolation."""
+    from scipy.ndimage import map_coordinates
+
     sides = film.frames.shape[1:3]
     step = max(1, round(max(sides) / GRID_LINES))
     lines = [np.arange(step // 2, n, step) + 0.5 for n in sides]  # through the middles of pixels
@@ -376,8 +356,9 @@ def material_points(film: Film, k: int) -> MaterialPoints:
             still.append(line)
             count += line.shape[1]
     squares, corners = voxel_corners(film, k)
-    moved = move_points(np.concatenate([*still, squares], 1), film.motion[..., k])
-    return MaterialPoints(moved, (len(lines[0]), len(lines[1])), outlines, corners + count)
+    points, motion = np.concatenate([*still, squares], 1), film.motion[..., k]
+    moved = [[map_coordinates(u, points - 0.5, order=1, mode="nearest") for u in frame] for frame in motion]
+    return MaterialPoints(points + np.array(moved), (len(lines[0]), len(lines[1])), outlines, corners + count)
 
 
 def trace_outlines(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
@@ -401,14 +382,6 @@ def voxel_corners(film: Film, k: int) -> tuple[Float[ndarray, "2 m"], Integer[nd
     return unique.T.astype(float), which.reshape(-1, 4)
 
 
-def move_points(points: Float[ndarray, "2 m"], motion: Float[ndarray, "t 2 w h"]) -> Float[ndarray, "t 2 m"]:
-    """x + u_t(x), u between the middles of pixels by linear interpolation."""
-    from scipy.ndimage import map_coordinates
-
-    moved = [[map_coordinates(u, points - 0.5, order=1, mode="nearest") for u in frame] for frame in motion]
-    return points + np.array(moved)
-
-
 # What the scripts of a cine's page read: slices in 8-bit sheets of frames, points of tissue, strain, and curves.
 
 WINDOW_PERCENTILES = (0.5, 99.5)
@@ -427,6 +400,9 @@ def cine_data(film: Film) -> dict[str, Any]:
     frames, width, height, _ = film.frames.shape
     side, times, volumes, strain = film.block, result.cine.times_ms, result.volumes, result.strain
     curves = {} if volumes is None else {"LV": volumes.lv_ml, "RV": volumes.rv_ml, "wall": volumes.wall_ml}
+    cycle = ASSUMED_CYCLE_MS
+    if times is not None:  # to where the frame after the last would be
+        cycle = (times[-1] - times[0]) * frames / (frames - 1)
     return {
         "tiles": {"width": -(-width // side), "height": -(-height // side), "columns": sheet_columns(frames)},
         "block": side,
@@ -435,7 +411,7 @@ def cine_data(film: Film) -> dict[str, Any]:
         "frames": frames,
         "reference": result.frame,
         "times": times,
-        "cycle": cycle_ms(times) or ASSUMED_CYCLE_MS,
+        "cycle": cycle,
         "slices": [k + 1 for k in film.numbers],
         "depth": film.depth,
         "start": film.main,
@@ -456,11 +432,6 @@ def cine_data(film: Film) -> dict[str, Any]:
             for s in (SEGMENTS if strain is not None and strain.insertions is not None else ())
         ],
     }
-
-
-def cycle_ms(times_ms: tuple[float, ...] | None) -> float | None:
-    """How long the cycle lasts: to where the frame after the last would be."""
-    return None if times_ms is None else (times_ms[-1] - times_ms[0]) * len(times_ms) / (len(times_ms) - 1)
 
 
 def grey_sheets(film: Film) -> list[str]:
@@ -526,6 +497,8 @@ PAGE, CURVES, GIF = REPORT_FILES = "report.html", "strain.png", "cine.gif"
 def write_page(film: Film, path: Path) -> Path:
     """Write the page of a tracked cine, and return its path."""
     result, run = film.result, what_was_run(film.result)
+    measures = {} if result.strain is None else {m.title: in_symbols(m.definition) for m in MEASURES}
+    of_volumes = {} if result.volumes is None else {"volumes": VOLUME_DEFINITION}
     text = render_template(
         "cine.html",
         method=result.method,
@@ -537,7 +510,7 @@ def write_page(film: Film, path: Path) -> Path:
         doubt=result.cine.doubt,
         headline=headline(result),
         tables=tables(result),
-        definitions=definitions(result),
+        definitions={**measures, **of_volumes, "closure error": CLOSURE, "folded voxels": FOLDS},
         run=run,
         colours={"strain": colour_stops(STRAIN_MAP), "grid": GRID},
         data=cine_data(film),

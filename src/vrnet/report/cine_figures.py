@@ -254,9 +254,9 @@ def draw_outlines(picture: "Image", film: Film, points: MaterialPoints, moved: F
     from PIL import ImageDraw
 
     pen, width = ImageDraw.Draw(picture), 2 * OVERSAMPLING
-    for outline in points.outlines:
-        line, colour = moved[outline.first : outline.first + outline.length], film.structures[outline.label][1]
-        pen.line([*map(tuple, line), tuple(line[0])], fill=colour, width=width, joint="curve")
+    for label, first, length in points.outlines:
+        line = [*map(tuple, moved[first : first + length]), tuple(moved[first])]
+        pen.line(line, fill=film.structures[label][1], width=width, joint="curve")
 
 
 def draw_grid(picture: "Image", points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
@@ -272,7 +272,7 @@ def draw_grid(picture: "Image", points: MaterialPoints, moved: Float[ndarray, "m
 def draw_wall(picture: "Image", film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int) -> None:
     """The circumferential strain of the wall as colour, half seen through, within its outlines."""
     import matplotlib as mpl
-    from PIL import Image, ImageDraw
+    from PIL import Image, ImageChops, ImageDraw
 
     assert film.strain is not None
     percent = film.strain.circumferential[t, film.strain.index[2] == film.main]
@@ -282,19 +282,12 @@ def draw_wall(picture: "Image", film: Film, points: MaterialPoints, moved: Float
     for corners, shade in zip(points.corners, shades, strict=True):
         colour = tuple(map(int, shade[:3]))
         pen.polygon([*map(tuple, moved[corners])], fill=colour, outline=colour, width=2 * OVERSAMPLING)
-    for outline in points.outlines:
-        if outline.label == film.heart.wall:
-            mask = invert_within(mask, moved[outline.first : outline.first + outline.length])
+    for label, first, length in points.outlines:
+        if label == film.heart.wall:  # inside the outer line, and not inside the inner one
+            inside = Image.new("1", mask.size)
+            ImageDraw.Draw(inside).polygon([*map(tuple, moved[first : first + length])], fill=1)
+            mask = ImageChops.logical_xor(mask, inside)
     picture.paste(Image.blend(picture, covered, WALL_OPACITY), mask=mask)
-
-
-def invert_within(mask: "Image", line: Float[ndarray, "m 2"]) -> "Image":
-    """A mask changed inside a closed line: what two lines enclose is inside the outer one and not inside the inner."""
-    from PIL import Image, ImageChops, ImageDraw
-
-    inside = Image.new("1", mask.size)
-    ImageDraw.Draw(inside).polygon([*map(tuple, line)], fill=1)
-    return ImageChops.logical_xor(mask, inside)
 
 
 # One picture of a tracked cine, in notebooks and in the page of a cohort.
