@@ -10,7 +10,7 @@ from vrnet.data.prepared import Source
 from vrnet.errors import BadInput
 from vrnet.paper import strain as module
 from vrnet.paper.budget import BUDGETS
-from vrnet.paper.strain import cavities, find_subjects, lost_at_base, measure, phantom_subject, strain_rows
+from vrnet.paper.strain import PANELS, draw_strain, find_subjects, lost_at_base, measure, phantom_subject, strain_rows
 from vrnet.phantom.cycle import cycle
 
 
@@ -31,19 +31,10 @@ def test_a_beating_stack_has_about_its_exact_strain_and_ejection():
     assert row["lost_at_base_percent"] == 0
 
 
-@pytest.mark.parametrize("base_to_apex", [(1, 2, 3), (3, 2, 1)])
-def test_basal_slices_without_a_cavity_at_end_systole_are_lost_and_apical_ones_are_not(base_to_apex):
+def test_basal_slices_without_a_cavity_at_end_systole_are_lost_and_apical_ones_are_not():
     diastole, systole = np.array([10, 30, 40, 20, 0]), np.array([0, 0, 20, 0, 0])
-    if base_to_apex[0] > 1:
-        diastole, systole = diastole[::-1], systole[::-1]
-    assert lost_at_base(diastole, systole, base_to_apex) == 40
-
-
-def test_cavities_are_counted_slice_by_slice_at_both_phases():
-    beat = phantom_subject(1, "normal").read()
-    for found, labels in zip(cavities(beat, 2), beat.labels, strict=True):
-        assert found.tolist() == [(labels.array[:, :, k] == 3).sum() for k in range(3)]
-    assert [found.tolist() for found in cavities(beat, None)] == [[(each.array == 3).sum()] for each in beat.labels]
+    assert lost_at_base(diastole, systole, (1, 2, 3)) == 40
+    assert lost_at_base(diastole[::-1], systole[::-1], (3, 2, 1)) == 40
 
 
 def test_what_is_measured_is_kept_and_read_without_images(study, monkeypatch):
@@ -70,10 +61,6 @@ def test_results_that_are_there_need_no_images_and_others_do(study):
     assert find_subjects(made, is_measured=True) == []
     with pytest.raises(BadInput, match="give the folder of ACDC as `root`"):
         find_subjects(made, is_measured=False)
-
-
-def test_other_data_than_acdc_is_refused(study):
-    made = of_folder(study, Source("ukbb"))
     with pytest.raises(BadInput, match="not on ukbb"):
         find_subjects(replace(made, results=replace(made.results, data="ukbb")), is_measured=False)
 
@@ -87,6 +74,56 @@ def test_patients_of_all_splits_have_their_group(study, tmp_path):
     assert [(subject.name, subject.group, subject.split) for subject in found] == [
         ("patient001", "NOR", "train"), ("patient002", "NOR", "test")
     ]  # fmt: skip
-    beat = found[1].read()
-    assert len(beat.cine) == 2
-    assert all(labels.grid.matches(beat.cine.grid) for labels in beat.labels)
+    cine, *labels = found[1].read()
+    assert len(cine) == 2
+    assert all(each.grid.matches(cine.grid) for each in labels)
+
+
+# The figure.
+
+GROUPS = "NOR", "DCM"
+
+
+def rows_of(method):
+    """Two groups of three; the tracked ejection fraction is lower by 1, 2 and 3 points."""
+    scale = {"short-axis-cine": 1.0, "TV-L1": 0.5}[method]
+    return [
+        {
+            "subject": f"{group}{k}", "group": group, "method": method,
+            "green_circumferential": scale * (-20 + k + 10 * (group == "DCM")), "green_radial": scale * (30 + k),
+            "ejection_labels": 60.0, "ejection_tracked": 59.0 - k, "lost_at_base_percent": 5.0 * (k == 2),
+        }
+        for group in GROUPS
+        for k in range(3)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def drawn(study, monkeypatch):
+    monkeypatch.setattr(module, "strain_rows", lambda study, method: rows_of(method))
+    return draw_strain(study())
+
+
+def test_one_box_per_group_and_method_beside_the_healthy_range(drawn):
+    figure, numbers = drawn
+    ax = figure.axes[0]
+    healthy, *boxes = ax.patches
+    assert (healthy.get_y(), healthy.get_y() + healthy.get_height()) == PANELS[0].healthy
+    heights = [box.get_path().vertices[:, 1] for box in boxes]
+    np.testing.assert_allclose([(y.min(), y.max()) for y in heights[:2]], [(-19.5, -18.5), (-9.5, -8.5)])
+    assert [label.get_text() for label in ax.get_xticklabels()] == list(GROUPS)
+    assert len(numbers) == 12
+
+
+def test_the_plot_of_bland_and_altman_has_bias_and_limits(drawn):
+    """Differences −1, −2, −3, twice: their mean is −2, their standard deviation sqrt(4/5)."""
+    ax = drawn[0].axes[2]
+    points, *lines = ax.get_lines()[:4]
+    np.testing.assert_allclose(points.get_ydata(), [-1, -2, -3, -1, -2, -3])
+    np.testing.assert_allclose(points.get_xdata(), [59.5, 59, 58.5, 59.5, 59, 58.5])
+    spread = 1.96 * np.sqrt(4 / 5)
+    np.testing.assert_allclose([line.get_ydata()[0] for line in lines], [-2, -2 - spread, -2 + spread])
+    assert "-2.0 (-3.8 to -0.2)" in ax.get_legend().get_texts()[0].get_text()
+    rings = ax.get_lines()[4]
+    assert rings.get_markerfacecolor() == "none"
+    np.testing.assert_allclose(rings.get_ydata(), [-3, -3])  # hearts whose labels lose a basal slice

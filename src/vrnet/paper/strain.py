@@ -3,14 +3,16 @@
 The labels of end-diastole alone are tracked; those of end-systole are what the ejection fraction is held against.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vrnet.cardiac.strain import GLOBAL, MEASURES, strain
-from vrnet.cardiac.volumes import volumes
+from vrnet.cardiac.cine import track
+from vrnet.cardiac.strain import TITLES
+from vrnet.cardiac.volumes import slices_first, volumes
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.acdc import ACDC, group_of
 from vrnet.errors import BadInput, counted
@@ -19,7 +21,6 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
 from vrnet.paper.study import Study
 from vrnet.phantom.cycle import PATHOLOGIES, cycle
-from vrnet.registration.cine import find_motion, plan_tracking, propagate_labels
 from vrnet.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -31,12 +32,8 @@ TEXTS = "subject", "group", "split", "method"
 """The columns that are no numbers."""
 
 
-@dataclass(frozen=True, eq=False)
-class Beat:
-    """A heart at end-diastole and at end-systole."""
-
-    cine: Cine
-    labels: tuple[Image, Image]
+Beat = tuple[Cine, Image, Image]
+"""A heart at end-diastole and at end-systole, and the labels of both."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,11 @@ def strain_rows(study: Study, method: str) -> list[Row]:
 
     Without a folder of images, what was measured before is all there is."""
     path = study.results.out / "strain" / f"{study.data}_{method}.csv"
-    known = {row["subject"]: as_numbers(row) for row in read_rows(path, "one row per subject")} if path.exists() else {}
+    rows = read_rows(path, "one row per subject") if path.exists() else []
+    known: dict[Any, Row] = {
+        row["subject"]: {key: text if key in TEXTS else float(text or "nan") for key, text in row.items()}
+        for row in rows
+    }
     subjects = find_subjects(study, bool(known))
     missing = [subject for subject in subjects if subject.name not in known]
     tick = study.stage(f"tracking {study.data} by {method}") if missing else None
@@ -66,11 +67,6 @@ def strain_rows(study: Study, method: str) -> list[Row]:
     return [known[subject.name] for subject in subjects] or list(known.values())
 
 
-def as_numbers(row: Mapping[str, str]) -> Row:
-    """A row of the file, its numbers read."""
-    return {key: text if key in TEXTS else float(text or "nan") for key, text in row.items()}
-
-
 def find_subjects(study: Study, is_measured: bool) -> list[Subject]:
     """All subjects of the study; none where results are there and no folder is given."""
     if study.results.budget.phantoms is not None:
@@ -78,27 +74,22 @@ def find_subjects(study: Study, is_measured: bool) -> list[Subject]:
     root = study.source.root if study.source else None
     if study.data != ACDC.name:
         raise BadInput(f"strain is measured on whole stacks of {ACDC.name}, not on {study.data}")
-    if root is not None:
-        return acdc_subjects(ACDC(root, study.source.split_file if study.source else None))
-    if not is_measured:
+    if root is None and not is_measured:
         raise BadInput("no strain is measured yet: give the folder of ACDC as `root`")
-    return []
+    if root is None:
+        return []
+    patients = ACDC(root, study.source.split_file if study.source else None)
 
+    def read(name: str) -> Beat:
+        """Both phases of a patient; where headers place them apart, as end-diastole lies."""
+        (diastole, systole), masks = patients.read(name)
+        return Cine(np.stack([diastole.array, systole.array]), diastole.grid, name=name), masks[0], masks[1]
 
-def acdc_subjects(patients: ACDC) -> list[Subject]:
-    """The patients of all splits."""
-
-    def subject(name: str, split: str) -> Subject:
-        return Subject(name, group_of(patients.root / name), split, lambda: read_patient(patients, name))
-
-    return [subject(name, split) for split, names in patients.splits.items() for name in names]
-
-
-def read_patient(patients: ACDC, name: str) -> Beat:
-    """Both phases of a patient; where headers place them apart, as end-diastole lies."""
-    images, masks = patients.read(name)
-    frames = np.stack([image.array for image in images])
-    return Beat(Cine(frames, images[0].grid, name=name), (masks[0], masks[1]))
+    return [
+        Subject(name, group_of(patients.root / name), split, partial(read, name))
+        for split, names in patients.splits.items()
+        for name in names
+    ]
 
 
 def phantom_subject(seed: int, pathology: str) -> Subject:
@@ -108,50 +99,40 @@ def phantom_subject(seed: int, pathology: str) -> Subject:
         shape, spacing = (32, 32, 3), (4.0, 4.0, 12.0)
         beat = cycle(seed, shape, spacing, pathology, frames=6)
         grid, at = Grid.plain(shape, spacing), [0, beat.end_systole]
-        labels = [Image(beat.frame_labels[t].numpy(), grid, "labels") for t in at]
-        return Beat(Cine(beat.frames[at].numpy(), grid), (labels[0], labels[1]))
+        diastole, systole = (Image(beat.frame_labels[t].numpy(), grid, "labels") for t in at)
+        return Cine(beat.frames[at].numpy(), grid), diastole, systole
 
     return Subject(f"{pathology} {seed}", pathology, "test", read)
 
 
 def measure(subject: Subject, method: str, device: str) -> Row:
     """The row of a subject."""
-    beat = subject.read()
-    plan = plan_tracking(beat.cine, method, "auto", device)
-    fields = find_motion(beat.cine, plan).fields
-    diastole, systole = (labels.array for labels in beat.labels)
-    spacing, across = beat.cine.grid.spacing, None if plan.slice_axis is None else plan.order[plan.slice_axis]
-    curves = strain(fields, diastole, spacing, across=across)
-    tracked = volumes(propagate_labels(diastole, fields, across), spacing).lv_ml
-    labelled = volumes(np.stack([diastole, systole]), spacing).lv_ml
-    regions = {measure.name: curves.curve(measure.name)[1] for measure in MEASURES} | {
-        f"{name}_{level}": curves.curve(name, level)[1]
+    cine, diastole, systole = subject.read()
+    result = track(cine, method, labels=diastole, device=device)
+    found, tracked = result.strain, result.volumes
+    if found is None or tracked is None:
+        raise BadInput(f"no strain is measured of {subject.name}: {result.no_strain}")
+    labelled = volumes(np.stack([diastole.array, systole.array]), cine.grid.spacing)
+    regions = {name: found.curve(name)[1] for name in TITLES} | {
+        f"{name}_{level}": found.curve(name, level)[1]
         for name in ("green_circumferential", "green_radial")
         for level in LEVELS
     }
-    assert curves.regions[0] == GLOBAL
+    cavities = [slices_first(labels.array[None] == HeartLabels().lv, result.across) for labels in (diastole, systole)]
+    at_diastole, at_systole = (cavity.sum((0, 2, 3)) for cavity in cavities)
     return {
-        "subject": subject.name, "group": subject.group, "split": subject.split, "method": str(plan.method),
-        **{key: round(float(value), 3) for key, value in regions.items()}, "slices": len(curves.slices),
-        "diastole_ml": round(float(labelled[0]), 3), "systole_ml": round(float(labelled[1]), 3),
-        "systole_tracked_ml": round(float(tracked[1]), 3),
-        "lost_at_base_percent": round(lost_at_base(*cavities(beat, across), curves.slices), 3),
-        "ejection_labels": round(ejection(labelled), 3), "ejection_tracked": round(ejection(tracked), 3),
+        "subject": subject.name, "group": subject.group, "split": subject.split, "method": result.method,
+        **{key: round(float(value), 3) for key, value in regions.items()}, "slices": len(found.slices),
+        "diastole_ml": round(float(labelled.lv_ml[0]), 3), "systole_ml": round(float(labelled.lv_ml[1]), 3),
+        "systole_tracked_ml": round(float(tracked.lv_ml[1]), 3),
+        "lost_at_base_percent": round(lost_at_base(at_diastole, at_systole, found.slices), 3),
+        "ejection_labels": round(ejection(labelled.lv_ml), 3), "ejection_tracked": round(ejection(tracked.lv_ml), 3),
     }  # fmt: skip
 
 
-def cavities(beat: Beat, across: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """How many voxels of each slice are the LV's cavity, by the labels of end-diastole and of end-systole."""
-
-    def count(labels: Image) -> np.ndarray:
-        cavity = labels.array == HeartLabels().lv
-        return cavity.sum(tuple(axis for axis in range(cavity.ndim) if axis != across)).reshape(-1)
-
-    return count(beat.labels[0]), count(beat.labels[1])
-
-
 def lost_at_base(diastole: np.ndarray, systole: np.ndarray, base_to_apex: Sequence[int]) -> float:
-    """Of the cavity at end-diastole, in percent: what lies in basal slices that have none at end-systole."""
+    """Of the cavity at end-diastole, given its voxels by slice at both phases, in percent: what lies in basal slices
+    that have none at end-systole."""
     if base_to_apex[0] > base_to_apex[-1]:
         diastole, systole = diastole[::-1], systole[::-1]
     is_lost = ~np.logical_or.accumulate(systole > 0)
@@ -179,14 +160,6 @@ PANELS = (
     Panel("green_radial", "radial Green strain, %", (19.0, 41.0)),
 )
 """Healthy: -18 ± 2, and 25 to 35 ± 6, over packages and definitions, which differ by several points."""
-
-
-class Agreement(NamedTuple):
-    """Of two ways to measure one thing: the mean of the differences, and 1.96 standard deviations to both sides."""
-
-    bias: float
-    low: float
-    high: float
 
 
 def draw_strain(study: Study) -> "tuple[Figure, list[Row]]":
@@ -230,20 +203,14 @@ def draw_agreement(ax: "Axes", groups: dict[str, list[Row]]) -> None:
     ring: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 9, "markerfacecolor": "none"}
     for number, (method, rows) in enumerate(groups.items()):
         tracked, labelled = (np.array([row[f"ejection_{way}"] for row in rows]) for way in ("tracked", "labels"))
-        found, colour = agreement(tracked, labelled), f"C{number}"
-        text = f"{method}: {found.bias:+.1f} ({found.low:.1f} to {found.high:.1f})"
-        ax.plot((tracked + labelled) / 2, tracked - labelled, "o", markersize=4, alpha=0.7, color=colour, label=text)
-        for value, line in zip(found, ("-", "--", "--"), strict=True):
+        mean, difference, colour = (tracked + labelled) / 2, tracked - labelled, f"C{number}"
+        bias, spread = difference.mean(), 1.96 * difference.std(ddof=1)
+        text = f"{method}: {bias:+.1f} ({bias - spread:.1f} to {bias + spread:.1f})"
+        ax.plot(mean, difference, "o", markersize=4, alpha=0.7, color=colour, label=text)
+        for value, line in ((bias, "-"), (bias - spread, "--"), (bias + spread, "--")):
             ax.axhline(value, color=colour, linestyle=line, linewidth=1)
         lost = [row.get("lost_at_base_percent", 0.0) > 0 for row in rows]
-        ax.plot(((tracked + labelled) / 2)[lost], (tracked - labelled)[lost], color=colour, **ring)
+        ax.plot(mean[lost], difference[lost], color=colour, **ring)
     ax.plot([], color="0.4", label="labels lack a basal slice at end-systole", **ring)
     ax.set(title="EF by tracked labels − by labels, points", xlabel="mean of both, %")
     ax.legend(fontsize=8, title="bias (limits of agreement)")
-
-
-def agreement(found: np.ndarray, expected: np.ndarray) -> Agreement:
-    """Bias and limits of agreement of Bland and Altman."""
-    difference = found - expected
-    bias, spread = difference.mean(), 1.96 * difference.std(ddof=1)
-    return Agreement(float(bias), float(bias - spread), float(bias + spread))
