@@ -1,5 +1,6 @@
 """`vrnet methods`: what there is to register with, and what can be set of each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -17,6 +18,7 @@ SCALINGS = {
     "each": "1st to 99th percentile of each alone to [0, 1]",
 }
 """What a method asks of the intensities of a pair, in words."""
+WITH_WEIGHTS = "with --weights FILE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +50,10 @@ def list_methods() -> None:
     from vrnet.methods.names import all_methods
     from vrnet.methods.weights import FAMILIES
 
-    table = words_table("name", "what it is", "ready")
-    for name, model in BUNDLED.items():
-        table.add_row(name, model.summary, "yes")
-    for method in all_methods():
-        table.add_row(str(method), method.summary, readiness(method))
-    for name, family in FAMILIES.items():
-        table.add_row(name, family.summary, "with --weights FILE")
-    screen.print(table)
+    rows = [(name, model.summary, "yes") for name, model in BUNDLED.items()]
+    rows += [(str(method), method.summary, readiness(method)) for method in all_methods()]
+    rows += [(name, family.summary, WITH_WEIGHTS) for name, family in FAMILIES.items()]
+    print_table(rows, "name", "what it is", "ready")
     print_line("FILE is what `vrnet train` writes.")
 
 
@@ -72,46 +70,41 @@ def describe_method(name: str) -> None:
     print_line(f"{method}: {method.summary}.")
     named = {str(method.resolve(d, None, images)) for d in method.dimensions for images in get_args(Images)}
     if others := named - {str(method)}:
-        print_line(f"What these are: {', '.join(f'`vrnet methods {each}`' for each in sorted(others))}.")
+        print_line(f"What these are: {', '.join(f'`vrnet methods {other}`' for other in sorted(others))}.")
         return
-    screen.print(properties_table(method))
+    print_table(
+        [
+            ("images", " and ".join(f"{d}D" for d in method.dimensions)),
+            ("intensities", SCALINGS[method.scaling]),
+            ("masks", method.masks),
+            ("devices", ", ".join(method.devices)),
+            *(method.details.items() if method.weights else ()),
+            ("package", method.package or "none but vrnet's own"),
+            ("ready", WITH_WEIGHTS if method.is_trainable else readiness(method)),
+        ]
+    )
+    settable = parameters(method)
     if name.endswith(SUFFIX):
         print_line(f"Register with it by --weights {name}.")
-        return
-    settable = parameters(method)
-    if not settable:
+    elif not settable:
         print_line("It has no parameters that can be set.")
-        return
-    table = words_table("parameter", "value", "meaning")
-    for parameter in settable:
-        table.add_row(parameter.name, Text(str(parameter.value)), Text(parameter.meaning))
-    screen.print(table)
-    where = "For vrnet train: set one" if method.is_trainable else "Set one"
-    alone, first = without_average(str(method)), settable[0].name
-    example = f"{alone.partition('(')[0]}({first}=VALUE){str(method).removeprefix(alone)}"
-    print_line(f'{where} with --set {first}=VALUE, or in the name: "{example}".')
+    else:
+        rows = [(parameter.name, str(parameter.value), parameter.meaning) for parameter in settable]
+        print_table(rows, "parameter", "value", "meaning")
+        where = "For vrnet train: set one" if method.is_trainable else "Set one"
+        alone, first = without_average(str(method)), settable[0].name
+        example = f"{alone.partition('(')[0]}({first}=VALUE){str(method).removeprefix(alone)}"
+        print_line(f'{where} with --set {first}=VALUE, or in the name: "{example}".')
 
 
-def properties_table(method: "Method") -> Table:
-    """What others need to know of a method: one row per property."""
-    table = Table(box=None, show_header=False)
-    table.add_row("images", " and ".join(f"{d}D" for d in method.dimensions))
-    table.add_row("intensities", Text(SCALINGS[method.scaling]))
-    table.add_row("masks", Text(method.masks))
-    table.add_row("devices", ", ".join(method.devices))
-    for name, text in method.details.items() if method.weights else ():
-        table.add_row(name, Text(text))
-    table.add_row("package", method.package or "none but vrnet's own")
-    table.add_row("ready", "with --weights FILE" if method.is_trainable else readiness(method))
-    return table
-
-
-def words_table(*columns: str) -> Table:
-    """An empty table whose words wrap, and are never cut."""
-    table = Table(box=None)
+def print_table(rows: Iterable[tuple[str, ...]], *columns: str) -> None:
+    """A table whose words wrap, and are never cut."""
+    table = Table(box=None, show_header=bool(columns))
     for name in columns:
         table.add_column(name, overflow="fold")
-    return table
+    for row in rows:
+        table.add_row(*map(Text, row))
+    screen.print(table)
 
 
 def readiness(method: "Method") -> str:
