@@ -17,9 +17,9 @@ from vrnet.errors import BadInput
 from vrnet.files import write_json, write_rows, write_tensors
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import IMAGE_SUFFIXES, write_image
+from vrnet.images.io import write_image
 from vrnet.images.points import Points, write_points
-from vrnet.images.transforms import TRANSFORM_SUFFIXES, Transform
+from vrnet.images.transforms import Transform
 from vrnet.methods.weights import save_weights
 from vrnet.paper.tables import Table
 from vrnet.report.figures import save
@@ -58,11 +58,10 @@ def points(path, lps):
 
 
 WRITERS = {
-    **{f"x{suffix}": lambda path: write_image(Image(NOISE[0], GRID), path) for suffix in IMAGE_SUFFIXES},
-    **{f"t{suffix}": lambda path: Transform(NOISE, GRID).save(path) for suffix in TRANSFORM_SUFFIXES},
+    **{f"x{suffix}": lambda path: write_image(Image(NOISE[0], GRID), path) for suffix in (".nii.gz", ".nii", ".mha")},
+    **{f"t{suffix}": lambda path: Transform(NOISE, GRID).save(path) for suffix in (".nrrd", ".h5")},
     "m.json": lambda path: write_json({"numbers": NOISE}, path),
     "rows.csv": lambda path: write_rows([{"x": x} for x in NOISE.flat], path),
-    "points.csv": lambda path: points(path, NOISE.reshape(-1, 2)),
     "m.safetensors": lambda path: save_weights(model(), card(), path),
     "checkpoint.safetensors": lambda path: checkpoint(path, model()),
     "pack.npz": lambda path: save_pack({("train", "training"): split()}, path),
@@ -92,7 +91,7 @@ def limit(folder, old):
     ("name", "place"),
     [
         *((name, limit) for name in WRITERS),
-        *((name, tmpfs) for name in ("x.nii.gz", "t.h5", "m.json", "m.safetensors")),
+        *((name, tmpfs) for name in ("x.nii.gz", "t.h5", "m.json")),
     ],
     ids=str,
 )
@@ -108,17 +107,20 @@ def test_a_file_that_does_not_fit_is_refused_and_the_old_one_stays(tmp_path, nam
         assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("room_kilobytes", range(4, 160, 39))
-def test_whatever_the_room_a_transform_is_whole_or_refused(tmp_path, room_kilobytes):
+def test_whatever_the_room_a_transform_is_whole_or_refused(tmp_path):
     """ITK says nothing of a full disk: it left half of a file, or none of it, as if all were well."""
-    path, transform = tmp_path / "t.nii.gz", Transform(NOISE, GRID)
-    with file_size_limit(room_kilobytes):
+    path, transform, refused = tmp_path / "t.nii.gz", Transform(NOISE, GRID), 0
+    for room_kilobytes in range(4, 160, 12):
+        path.unlink(missing_ok=True)
         try:
-            transform.save(path)
+            with file_size_limit(room_kilobytes):
+                transform.save(path)
         except BadInput:
+            refused += 1
             assert not list(tmp_path.iterdir())
-            return
-    assert np.abs(Transform.load(path).displacement - NOISE).max() < 1e-3
+        else:
+            assert np.abs(Transform.load(path).displacement - NOISE).max() < 1e-3
+    assert 3 < refused < 13
 
 
 @pytest.mark.parametrize(("value", "suffix"), [(np.nan, ".nii.gz"), (np.inf, ".h5"), (1e305, ".nrrd")])

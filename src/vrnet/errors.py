@@ -30,20 +30,13 @@ def warn_of_input(said: str) -> None:
     warnings.warn(said, InputWarning, stacklevel=level)
 
 
-# How long work tells how far it is.
-
 Progress = Callable[[float], None]
-"""Called with the part that is done, from 0 to 1."""
+"""Called with the part of the work that is done, from 0 to 1."""
 Stage = Callable[[str], Progress]
 """Called with what is done next; what it returns is then told how far that is."""
 
 
-# Numbers as sentences have them, and what may have been meant by a word that is none.
-
-MIN_PART, MAX_NAMES = 4, 6
-"""Letters of a word that names are searched for, and how many names that hold it are worth telling."""
-MIN_SIMILARITY = 0.6
-"""Of a word and the name that may have been meant, from 0 to 1."""
+# Numbers as sentences have them
 
 
 def in_runs(numbers: Sequence[int]) -> str:
@@ -55,8 +48,8 @@ def in_runs(numbers: Sequence[int]) -> str:
 
 def numbered(noun: str, numbers: Iterable[int]) -> str:
     """Slices or frames of an array as people count them, from 1: slice 12; slices 2 to 4, 12."""
-    counted = [k + 1 for k in sorted(numbers)]
-    return f"{noun}{'' if len(counted) == 1 else 's'} {in_runs(counted)}"
+    from_one = [k + 1 for k in sorted(numbers)]
+    return f"{noun}{'' if len(from_one) == 1 else 's'} {in_runs(from_one)}"
 
 
 def counted(count: int, noun: str) -> str:
@@ -79,27 +72,41 @@ def small_percent(value: float) -> str:
     return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
 
 
-SLIGHT_PERCENT, SLIGHT_MOVE = 0.01, 0.1
-
-
 def is_slight(changed_percent: float, most: float) -> bool:
     """Whether a repair is next to nothing: of how many voxels, and by how much, in mm, or voxels of unknown size."""
-    return changed_percent < SLIGHT_PERCENT and most < SLIGHT_MOVE
+    return changed_percent < 0.01 and most < 0.1
+
+
+def type_name(value: object) -> str:
+    """The type of a value with its article: a list, an Image."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def either(words: Sequence[str]) -> str:
+    """a, b or c."""
+    return " or ".join([*filter(None, [", ".join(words[:-1])]), words[-1]])
+
+
+# What may have been meant by a word that is not known
+
+MIN_PART, MAX_NAMES = 4, 6
+"""Letters of a word that names are searched for, and how many names that hold it are worth telling."""
+MIN_SIMILARITY = 0.6
+"""Of a word and the name that may have been meant, from 0 to 1."""
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
-    """ "did you mean fixed_mask or moving_mask?" of the word mask; nothing where no known name is near."""
-    near = nearest(word, known)
-    return f"did you mean {either(near)}?" if near else ""
+    """ "did you mean fixed_mask or moving_mask?" of the word mask; nothing where no known name is near.
 
-
-def nearest(word: str, known: Collection[str]) -> list[str]:
-    """The known names that hold a word, or begin with it if it is short, where those are few; or else the one most like
-    it, if any is. Capitals and the dashes of options do not count."""
+    Near are the names that hold the word, or begin with it if it is short, where those are few; or else the one most
+    like it. Capitals and the dashes of options do not count."""
     part, names = bare(word), {bare(name): name for name in known}
     is_short = len(part) < MIN_PART
-    found = [names[name] for name in names if part and (name.startswith(part) if is_short else part in name)]
-    return found if 0 < len(found) <= MAX_NAMES else [*filter(None, [most_like(word, known)])]
+    near = [names[name] for name in names if part and (name.startswith(part) if is_short else part in name)]
+    if not 0 < len(near) <= MAX_NAMES:
+        near = [*filter(None, [most_like(word, known)])]
+    return f"did you mean {either(near)}?" if near else ""
 
 
 def most_like(word: str, known: Collection[str], min_similarity: float = MIN_SIMILARITY) -> str | None:
@@ -113,32 +120,16 @@ def bare(name: str) -> str:
     return name.strip("-").casefold()
 
 
-def type_name(value: object) -> str:
-    """The type of a value with its article: a list, an Image."""
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
-
-
-def either(words: Sequence[str]) -> str:
-    """a, b or c."""
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
 # Messages name arguments as Python has them, between backticks; commands show them as their options.
 
-REGISTER = "vrnet register --{name} {value}"
-OF_A_FILE = "method", "affine", "brightness", "match_intensities", "fixed_mask", "moving_mask", "folds"
-"""What is advised of a transform in a file, and can only be had by a registration."""
-FORMS = {
-    "evaluate": {
-        "method": "vrnet evaluate {value}",
-        **dict.fromkeys(("affine", "brightness", "match_intensities"), REGISTER),
-    },
-    "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
-    "report": dict.fromkeys(OF_A_FILE, REGISTER),
-    "demo": dict.fromkeys((*OF_A_FILE[1:], "slices"), REGISTER),
+OF_A_RESULT = ("method", "affine", "brightness", "match_intensities", "fixed_mask", "moving_mask", "folds")
+"""Arguments that only a registration has: other commands, which measure a result, tell them as its options."""
+OF_REGISTER = {
+    "evaluate": ("affine", "brightness", "match_intensities"),
+    "evaluate FILE": OF_A_RESULT,
+    "report": OF_A_RESULT,
+    "demo": (*OF_A_RESULT[1:], "slices"),
 }
-"""How commands that lack options of a registration say its arguments; `evaluate FILE` and `report` measure one."""
 PYTHON = "python"
 """What stands for the command where there is none."""
 
@@ -152,18 +143,15 @@ def as_options(message: str, command: str = "") -> str:
         return message
 
     def option(found: re.Match[str]) -> str:
-        name, value = found[1], shell_word(found[2] or "")
-        form = FORMS.get(command, {}).get(name, "--{name} {value}")
-        return form.format(name=name.replace("_", "-"), value=value).rstrip()
+        name, value = found[1], (found[2] or "").strip('"')
+        value = "" if value == "True" else value if re.fullmatch(r"[\w+./=,-]*", value) else found[2]
+        if (command, name) == ("evaluate", "method"):
+            return f"vrnet evaluate {value}"
+        prefix = "vrnet register " if name in OF_REGISTER.get(command, ()) else ""
+        return f"{prefix}--{name.replace('_', '-')} {value}".rstrip()
 
     words = re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
     return re.sub("(vrnet register .*?) and vrnet register ", r"\1 and ", words)
-
-
-def shell_word(value: str) -> str:
-    """A value as Python has it, as a shell takes it: "each" without its quotes, and True as nothing, of a flag."""
-    bare = value.strip('"')
-    return "" if value == "True" else bare if re.fullmatch(r"[\w+./=,-]*", bare) else value
 
 
 MAX_SHOWN_CHARACTERS = 80
