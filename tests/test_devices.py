@@ -349,12 +349,12 @@ def state():
 def registrations(folder):
     """What a host program may do: arrays by each kind of method, and images from files."""
     from vrnet.app.pair_files import read_pair, register_files
-    from vrnet.methods.names import ready
+    from vrnet.methods.names import parse_method
 
     for method in ("TV-L1", "Demons", "short-axis"):
         register(*pair(2), method)
     images = read_pair(*(folder / f"{name}.nii" for name in PARTS))
-    register_files(lambda name: lambda done: None, images, ready("TV-L1"), folder / "out", report=True)
+    register_files(lambda name: lambda done: None, images, parse_method("TV-L1").load(), folder / "out", report=True)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import psutil
 
 from vrnet.app.subject import RegisterSubject
 from vrnet.cohort.table import read_table
-from vrnet.methods.names import choose_method
+from vrnet.methods.names import parse_method
 from vrnet.vocabulary import RegistrationOptions
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -46,7 +46,7 @@ def used_bytes():
 
 def main(folder, count):
     options = RegistrationOptions(device="cpu")
-    work = RegisterSubject(choose_method("Gaussian-L2", None, ("levels=1", "warps=2")), options)
+    work = RegisterSubject(parse_method("Gaussian-L2", None, ("levels=1", "warps=2")).pin(), options)
     subject, process, sizes = read_table(Path(folder) / "pairs.csv").subjects[0], psutil.Process(), []
     for run in range(int(count)):
         with TemporaryDirectory(dir=IN_MEMORY) as place:

@@ -18,14 +18,14 @@ from vrnet.evaluation import split as module
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.evaluation.split import evaluate_split, measure_subject, measure_unregistered, summarise
 from vrnet.files import json_ready, write_rows
-from vrnet.methods.names import MethodSpec, choose_method
+from vrnet.methods.names import MethodSpec, parse_method
 from vrnet.provenance import versions
 
 COLUMNS = (
     "dice_LV dice_Myo dice_RV dice_mean hd_LV hd_Myo hd_RV hd_mean folding_percent folding_strict_percent "
     "jacobian_gradient seconds"
 )
-QUICK = choose_method("Gaussian-L2", None, ("levels=1", "warps=2"))
+QUICK = parse_method("Gaussian-L2", None, ("levels=1", "warps=2")).pin()
 HEARTS = Phantoms(shape=(32, 32), spacing=8.0, counts={"test": 4})
 
 
@@ -188,7 +188,7 @@ def test_names_that_are_no_names_of_folders_are_kept_in_the_table(hearts, tmp_pa
 def test_two_processes_measure_a_pack_by_a_learned_method_as_one_does(tmp_path):
     """To the bit, where the one computes with one thread, too."""
     save_pack({("test", "evaluation"): prepare_split(HEARTS, "test", "evaluation", tmp_path)}, tmp_path / "pack.npz")
-    pack, method = load_pack(tmp_path / "pack.npz")["test", "evaluation"], choose_method("default", saved(tmp_path))
+    pack, method = load_pack(tmp_path / "pack.npz")["test", "evaluation"], parse_method("default", saved(tmp_path)).pin()
     evaluate_split(silent, method, pack, tmp_path / "two", jobs=2)
     with use_threads(1):
         evaluate_split(silent, method, pack, tmp_path / "one")

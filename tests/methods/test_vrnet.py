@@ -1,11 +1,10 @@
 import re
-from itertools import product
 
 import pytest
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.baselines import RCNet
+from vrnet.methods.baselines import RCNet, Siamese, VoxelMorph
 from vrnet.methods.names import parameters, parse, parse_trainable
 from vrnet.methods.vrnet import PAPER, VRNet
 from vrnet.methods.weights import parse_learned
@@ -28,23 +27,16 @@ def size(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-@pytest.mark.parametrize("method", PAPER, ids=str)
-def test_the_paper_s_shorthand_parses_and_prints(method):
-    assert parse_learned(str(method)) == parse_learned(str(method).lower()) == method
-
-
-def test_the_paper_s_table_has_20_rows():
+def test_the_paper_s_table_has_20_rows_whose_shorthand_parses_and_prints():
     """As its table prints them, column by column."""
+    for method in PAPER:
+        assert parse_learned(str(method)) == parse_learned(str(method).lower()) == method
     rows = ["L2-1x1", "L2-2x1", "L2-2x2", "L2-3x2", "L2-6x1", "L1-1x1", "L1-2x1", "L1-2x2", "L1-3x2", "L1-6x1"]
     assert [str(method) for method in PAPER] == [f"{denoiser}-{row}" for denoiser in "RU" for row in rows]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "R-L1-3x2",
-        "U-L2-6x1",
-        "C-L2-3x1-w32",
+def test_names_say_what_differs_from_the_paper():
+    for name in (
         "D-LNCC-3x1-w16",
         "R-L2-6x1-zeros-Θ1-released-w16",
         "R-L2-6x1-noise",
@@ -53,13 +45,11 @@ def test_the_paper_s_table_has_20_rows():
         "D-none-3x1-w16",
         "C-L2-3x1-released-frozen",
         "R-L2-2x2-half-he-w16",
-    ],
-)
-def test_names_say_what_differs_from_the_paper(name):
-    assert str(parse_learned(name)) == name
+    ):
+        assert str(parse_learned(name)) == name
 
 
-@pytest.mark.parametrize("letter", ["C", "D"])
+@pytest.mark.parametrize(("d", "letter"), [(2, "C"), (3, "D")])
 def test_odd_networks_move_nothing_where_the_images_are_equal_and_free_ones_do(d, smooth_image, letter):
     I0, I1 = pair(d, smooth_image)
     for exchange in ("odd", "free"):
@@ -80,7 +70,7 @@ def test_what_an_odd_network_finds_first_changes_its_sign_with_the_images(d, smo
         assert init(I0, I1).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("letter", "RUCD")
+@pytest.mark.parametrize(("d", "letter"), [(2, "R"), (3, "U"), (2, "C"), (3, "D")])
 def test_networks_at_half_resolution_find_fields_of_full_size_whatever_the_sides(d, smooth_image, letter):
     model = VRNet(letter, "L2", 2, 1, resolution="half", width=NARROW_WIDTH[d]).build(d)
     he_initialised(model)
@@ -90,10 +80,9 @@ def test_networks_at_half_resolution_find_fields_of_full_size_whatever_the_sides
     assert u.isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["R-L1-3x2-odd", "U-L2-1x1-odd-w4"])
-def test_networks_of_fields_cannot_be_odd(name):
+def test_networks_of_fields_cannot_be_odd():
     with pytest.raises(BadInput, match="choose C or D"):
-        parse_learned(name)
+        parse_learned("R-L1-3x2-odd")
 
 
 def test_vrnet_with_the_tv_prox_for_its_network_is_the_tv_solver(d, smooth_image):
@@ -115,8 +104,19 @@ def test_separate_parameters_are_exactly_as_many_times_the_shared_ones(d):
         assert size(separate) == warps * iterations * size(shared)
 
 
-@pytest.mark.parametrize(("order", "parameters"), [("paper", "Θ1"), ("released", "Θ2")])
-@pytest.mark.parametrize(("denoiser", "data"), [*product("RUCD", ("L1", "L2"))])
+@pytest.mark.parametrize(
+    ("d", "denoiser", "data", "order", "parameters"),
+    [
+        (2, "R", "L1", "paper", "Θ1"),
+        (3, "R", "L2", "released", "Θ2"),
+        (2, "U", "L2", "paper", "Θ2"),
+        (3, "U", "L1", "released", "Θ1"),
+        (2, "C", "L1", "released", "Θ2"),
+        (3, "C", "L2", "paper", "Θ1"),
+        (2, "D", "L2", "released", "Θ1"),
+        (3, "D", "L1", "paper", "Θ2"),
+    ],
+)
 def test_every_parameter_receives_gradient(d, denoiser, data, order, parameters, smooth_image):
     I0, I1 = (smooth_image((16,) * d, 2, seed, torch.float32) for seed in (0, 1))
     torch.manual_seed(0)
@@ -131,7 +131,7 @@ def test_every_parameter_receives_gradient(d, denoiser, data, order, parameters,
     assert sum(name.endswith("log_theta") for name, _ in model.named_parameters()) == (1 if parameters == "Θ1" else 4)
 
 
-@pytest.mark.parametrize("letter", "RUCD")
+@pytest.mark.parametrize("letter", "RD")
 def test_a_frozen_penalty_is_the_only_parameter_without_gradient(letter):
     model = VRNet(letter, "L2", 2, 1, penalty="frozen", width=2).build(2)
     frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
@@ -155,18 +155,14 @@ def test_without_data_steps_there_is_no_penalty_to_set():
     assert not parameters(parse("D-none-3x1"))
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("D-none-2x1-frozen", "D-none-2x1-frozen has no data steps, and so no θ"),
-        ("C-none-2x1(theta=1.0)", "theta of C-none-2x1 is said by its name"),
-        ("R-none-1x1-zeros", "no part of R-none-1x1-zeros sees the images: choose C or D, or leave out zeros"),
-        ("U-none-1x1-noise", "no part of U-none-1x1-noise sees the images: choose C or D, or leave out noise"),
-    ],
-)
-def test_without_data_steps_what_is_said_of_them_and_what_sees_no_image_is_refused(name, words):
-    with pytest.raises(BadInput, match=re.escape(words)):
-        parse_learned(name)
+def test_without_data_steps_what_is_said_of_them_and_what_sees_no_image_is_refused():
+    for name, words in {
+        "D-none-2x1-frozen": "D-none-2x1-frozen has no data steps, and so no θ",
+        "C-none-2x1(theta=1.0)": "theta of C-none-2x1 is said by its name",
+        "R-none-1x1-zeros": "no part of R-none-1x1-zeros sees the images: choose C or D, or leave out zeros",
+    }.items():
+        with pytest.raises(BadInput, match=re.escape(words)):
+            parse_learned(name)
     for kept in ("R-none-1x1", "C-none-2x1-zeros", "D-none-2x1-noise"):
         assert str(parse_learned(kept)) == kept
     with pytest.raises(BadInput, match="no θ"):
@@ -221,7 +217,7 @@ def test_noise_is_the_same_in_use_and_another_each_time_in_training(d, smooth_im
         assert abs(field.mean()) < 0.1
 
 
-@pytest.mark.parametrize("method", ["U-L2-6x1-w4", "U-L1-3x2-w4"])
+@pytest.mark.parametrize(("d", "method"), [(2, "U-L2-6x1-w4"), (3, "U-L1-3x2-w4")])
 def test_a_plain_denoiser_hides_nothing_from_those_before_it(d, method, smooth_image):
     I0, I1 = pair(d, smooth_image)
     torch.manual_seed(0)
@@ -229,3 +225,35 @@ def test_a_plain_denoiser_hides_nothing_from_those_before_it(d, method, smooth_i
     model(I0, I1).square().mean().backward()
     strongest = [max(w.grad.abs().max().item() for w in part.parameters()) for part in (model.init, *model.parts)]
     assert min(strongest) > 1e-6
+
+
+def test_other_names_are_not_configurations():
+    for name in ("R-L3-1x1", "R-L1-3", "X-L1-1x1", "R-L1-3x2-unknown", "TV-L1", ""):
+        assert parse_learned(name) is None
+
+
+def test_a_cascade_without_steps_and_a_network_without_channels_are_refused():
+    for wrong in (
+        lambda: VRNet(warps=0),
+        lambda: parse_learned("R-L1-0x1"),
+        lambda: RCNet(0),
+        lambda: VRNet(theta=0.0),
+    ):
+        with pytest.raises(BadInput):
+            wrong()
+    for name in ("R-L1-3x2-w0", "VoxelMorph-w0", "Siamese-w0", "2xRC-Net-w0"):
+        with pytest.raises(BadInput, match="no channels"):
+            parse_trainable(name)
+
+
+METHODS = VRNet(width=2), VRNet("C", "L1", 2, 1, "noise", width=2), VoxelMorph(2), Siamese(4), RCNet(2, 2)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    model = method.build(d).eval()
+    with torch.no_grad():
+        u = model(I0, I1)
+    assert u.shape == (1, d, *SIZE[d])
+    assert u.isfinite().all()

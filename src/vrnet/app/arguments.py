@@ -192,15 +192,15 @@ class MethodOptions:
 
     def choose(self, name: str) -> "Method":
         """The method of a name, or the one that the weights are of; BadInput if it cannot register."""
-        from vrnet.methods.names import choose
+        from vrnet.methods.names import parse_method
 
-        return choose(name, *self.asked)
+        return parse_method(name, *self.asked).load()
 
     def choice(self, name: str, images: "Images" = "pair") -> "MethodSpec":
         """The same for other processes, which load it themselves."""
-        from vrnet.methods.names import choose_method
+        from vrnet.methods.names import parse_method
 
-        return choose_method(name, *self.asked, images)
+        return parse_method(name, *self.asked, images).pin()
 
 
 @dataclass(frozen=True, kw_only=True)

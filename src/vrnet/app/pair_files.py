@@ -23,7 +23,7 @@ from vrnet.images.points import Points
 from vrnet.images.resample import coverage
 from vrnet.images.transforms import RESULT, Transform, load_chain, read_itk, write_itk
 from vrnet.methods.method import Method
-from vrnet.methods.names import choose, find_base
+from vrnet.methods.names import find_base, parse_method
 from vrnet.methods.weights import SUFFIX
 from vrnet.phantom import Phantom
 from vrnet.registration.images import check_pair, register_pair
@@ -134,7 +134,7 @@ def find_or_load(
 ) -> PairResult:
     """The result of the transform in the file of this name; or of registering by the method of this name."""
     if not names_file(name):
-        return register_pair(pair, choose(name, weights, settings, average), options, stage)
+        return register_pair(pair, parse_method(name, weights, settings, average).load(), options, stage)
     if weights is not None or any(settings) or average:
         raise BadInput(f"{name} is a transform: leave out --weights, --set and --average, or name a method")
     check_pair(pair.fixed, pair.moving, must_overlap=False)

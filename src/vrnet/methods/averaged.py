@@ -6,6 +6,7 @@ No voxel is interpolated. Iterative methods hardly change by it; a network, whic
 from dataclasses import dataclass
 from itertools import permutations, product
 from operator import attrgetter
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -24,8 +25,7 @@ SQUARE_TOLERANCE = 1e-3
 """Edges of a voxel that differ by less than this part are equally long."""
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """A flip or a quarter turn of the grid: its axes in another order, some of them reversed."""
 
     order: tuple[int, ...]
@@ -35,19 +35,15 @@ class Turn:
 
     def apply(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *t"]:
         """The image, turned."""
-        return self.exchange(I, self.order).flip([2 + axis for axis in self.reversed]).contiguous()
+        exchanged = I.permute(0, 1, *(2 + axis for axis in self.order))
+        return exchanged.flip([2 + axis for axis in self.reversed]).contiguous()
 
     def undo(self, u: Float[Tensor, "b d *t"]) -> Float[Tensor, "b d *s"]:
         """The field between images of which the turned ones have the field u."""
-        back = tuple(self.order.index(axis) for axis in range(len(self.order)))
-        signs = [-1.0 if axis in self.reversed else 1.0 for axis in range(len(self.order))]
-        turned = torch.stack([sign * component for sign, component in zip(signs, u.unbind(1), strict=True)], dim=1)
-        return self.exchange(turned.flip([2 + axis for axis in self.reversed])[:, list(back)], back)
-
-    @staticmethod
-    def exchange(I: Tensor, order: tuple[int, ...]) -> Tensor:
-        """The spatial axes in another order."""
-        return I.permute(0, 1, *(2 + axis for axis in order))
+        back = [self.order.index(axis) for axis in range(len(self.order))]
+        u = u.flip([2 + axis for axis in self.reversed])
+        u[:, list(self.reversed)] *= -1
+        return u[:, back].permute(0, 1, *(2 + axis for axis in back))
 
 
 def turns_of(d: int, spacing: Spacing) -> list[Turn]:

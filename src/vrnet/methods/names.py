@@ -27,7 +27,6 @@ from vrnet.methods.external import FFD, Demons, SyN, is_installed
 from vrnet.methods.method import Images, Method, Scaling, Trainable
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.solvers import solvers
-from vrnet.methods.template import parse_template
 from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import (
     FAMILIES,
@@ -37,6 +36,7 @@ from vrnet.methods.weights import (
     load_weights,
     made_by_fields,
     parse_learned,
+    parse_template,
     read_card,
     save_weights,
 )
@@ -265,27 +265,6 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
     return cast(Trainable, found)
-
-
-# Kept until their callers ask for a spec.
-
-
-def choose(name: str, weights: Path | None = None, settings: Iterable[str] = (), average: bool = False) -> Method:
-    return parse_method(name, weights, settings, average).load()
-
-
-def ready(method: object, average: bool = False) -> Method:
-    return parse_method(method, average=average).load()
-
-
-def choose_method(
-    name: str,
-    weights: Path | None = None,
-    settings: tuple[str, ...] = (),
-    average: bool = False,
-    images: Images = "pair",
-) -> MethodSpec:
-    return parse_method(name, weights, settings, average, images).pin()
 
 
 # Networks as PyTorch has them: a module of (fixed, moving) -> field, for training loops and data loaders of others.

@@ -11,8 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from numbers import Real
 from textwrap import dedent
-from types import NoneType, UnionType
-from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 from vrnet.errors import BadInput, did_you_mean
 from vrnet.files import check_plain
@@ -50,32 +49,6 @@ class PerDimension(Generic[T]):
         return f"{{2:{format_value(self.plane)},3:{format_value(self.volume)}}}"
 
 
-def convert(value: Any, hint: Any) -> Any:
-    """A value that is written in a name, as the type that a parameter has; ValueError if it is of another."""
-    import msgspec
-
-    check_plain(value)
-    if isinstance(value, dict) and value.keys() == {2, 3}:
-        value = {"plane": value[2], "volume": value[3]}
-    return msgspec.convert(value, hint)
-
-
-def describe_type(hint: Any) -> str:
-    """What a parameter takes, in words."""
-    kind, arguments = get_origin(hint), get_args(hint)
-    if kind in (Union, UnionType):
-        return " or ".join(dict.fromkeys(describe_type(argument) for argument in arguments))
-    if kind is Literal:
-        return "one of " + ", ".join(map(str, arguments))
-    if kind is PerDimension:
-        return "{{2: {0}, 3: {0}}}".format(*map(describe_type, arguments))
-    if kind is tuple:
-        inner = [describe_type(argument) for argument in arguments if argument is not Ellipsis]
-        return f"({', '.join(inner)}{', ...' if arguments[-1] is Ellipsis else ''})"
-    words = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "None"}
-    return words.get(hint, str(hint))
-
-
 def value_in(parameter: T | PerDimension[T], d: int) -> T:
     """The value of a parameter in d dimensions."""
     return (parameter.plane if d == 2 else parameter.volume) if isinstance(parameter, PerDimension) else parameter
@@ -102,8 +75,8 @@ def parameters(method: Any, fixed: tuple[str, ...] = ()) -> list[Parameter]:
 
 def changes(method: Any, default: Any, fixed: tuple[str, ...] = ()) -> str:
     """(lam=0.15,warps=20): what differs from the default, as the name shows it; nothing where nothing does."""
-    ours, theirs = parameters(method, fixed), parameters(default, fixed)
-    changed = [f"{a.name}={format_value(a.value)}" for a, b in zip(ours, theirs, strict=True) if a.value != b.value]
+    own = [parameter for parameter in parameters(method, fixed) if parameter.value != getattr(default, parameter.name)]
+    changed = [f"{parameter.name}={format_value(parameter.value)}" for parameter in own]
     return f"({','.join(changed)})" if changed else ""
 
 
@@ -143,21 +116,27 @@ def assignments(text: str) -> dict[str, Any]:
 
 def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] = ()) -> T:
     """The method with other values; BadInput names what it has where there is no such parameter, or no such value."""
-    known = sorted(parameter.name for parameter in parameters(method, fixed))
-    hints = get_type_hints(type(method))
-    values = {}
+    import msgspec
+
+    known = {parameter.name: parameter.value for parameter in parameters(method, fixed)}
+    hints, values = get_type_hints(type(method)), {}
     for name, value in given.items():
         if name in fixed:
             raise BadInput(f"{name} of {method} is said by its name: give the method of another name")
         if name not in known:
-            meant, has = did_you_mean(name, known), f"has {', '.join(known) or 'none'}"
+            meant, has = did_you_mean(name, known), f"has {', '.join(sorted(known)) or 'none'}"
             raise BadInput(f'{method} has no parameter "{name}": {f"{meant} It" if meant else "it"} {has}')
-        several = get_origin(hints[name]) is tuple and isinstance(value, Real)
+        written = value
+        if isinstance(value, dict) and value.keys() == {2, 3}:
+            written = {"plane": value[2], "volume": value[3]}
+        elif get_origin(hints[name]) is tuple and isinstance(value, Real):  # radii=4 is radii=(4,)
+            written = (value,)
         try:
-            values[name] = convert((value,) if several else value, hints[name])  # radii=4 is radii=(4,)
+            check_plain(written)
+            values[name] = msgspec.convert(written, hints[name])
         except (TypeError, ValueError, OverflowError) as error:
-            needed = describe_type(hints[name])
-            raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give {needed}") from error
+            such = f"such as {format_value(known[name])}"
+            raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give a value {such}") from error
     return replace(method, **values) if values else method  # type: ignore[type-var]
 
 

@@ -1,9 +1,10 @@
 """Trained models on disk: safetensors, with a card in the header that says what they are. No pickle anywhere."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -14,19 +15,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from vrnet.devices import ModelOnDevices, channels_last, check_memory
-from vrnet.errors import BadInput, warn_of_input
+from vrnet.devices import ModelOnDevices, channels_last
+from vrnet.errors import BadInput, shape_text, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 from vrnet.methods.baselines import Siamese, VoxelMorph, parse_rcnet, parse_single
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Method, Scaling, Trainable
-from vrnet.methods.parameters import split_name, with_parameters
-from vrnet.methods.template import Template, parse_template
+from vrnet.methods.parameters import PerDimension, split_name, with_parameters
+from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import parse_vrnet
 from vrnet.networks.denoisers import Noise
 from vrnet.variational.cascade import Spacing, initialize
+from vrnet.variational.data_terms import LNCC
 from vrnet.variational.linearize import Masks
+from vrnet.variational.solver import Solver
+from vrnet.variational.template import ThroughTemplate
 
 # Every learned method by its name: R-L1-3x2, VoxelMorph, Siamese, 4xRC-Net.
 
@@ -58,6 +62,48 @@ def parse_learned(name: str) -> Trainable | None:
     found = next((method for family in FAMILIES.values() if (method := family.parse(base))), None)
     return found and with_parameters(found, given, found.fixed_parameters)
 
+
+# A template, such as Template-48x64x48: what a file of weights may hold instead of networks.
+
+DETAIL = LNCC(radii=(2.0, 4.0))
+"""The local correlation by which images are brought to a template, in smaller boxes than those of two images: it is
+sharper and less noisy than any of them."""
+SOLVER = replace(preset("Gaussian", "LNCC"), lam=PerDimension(0.7, 0.65))
+# λ and the radii were chosen on the validation pairs of hippocampus, by Dice and strict folds.
+
+
+def make_solver(d: int, device: torch.device = CPU) -> Solver:
+    """What brings images to a template."""
+    return SOLVER.solver(DETAIL, d).to(device)
+
+
+@dataclass(frozen=True)
+class Template:
+    """What a file of weights holds where it holds a template of this shape; once read, it is a method."""
+
+    shape: tuple[int, ...]
+
+    network_count = 0
+    """It has no networks."""
+
+    def __str__(self) -> str:
+        return f"Template-{shape_text(self.shape)}"
+
+    def build(self, d: int, device: torch.device = CPU) -> ThroughTemplate:
+        """A template that shows nothing yet."""
+        if d != len(self.shape):
+            raise BadInput(f"{self} has {len(self.shape)} dimensions, not {d}")
+        image = torch.zeros(1, 1, *self.shape, device=device)
+        return ThroughTemplate(image, torch.ones_like(image), make_solver)
+
+
+def parse_template(name: str) -> Template | None:
+    """The template that a name stands for; None if it is the name of none."""
+    found = re.fullmatch(r"Template-([1-9][0-9]{0,3}(?:x[1-9][0-9]{0,3}){1,2})", name, flags=re.IGNORECASE)
+    return found and Template(tuple(int(n) for n in found[1].split("x")))
+
+
+# Files of weights.
 
 SUFFIX = ".safetensors"
 KEY = "vrnet"
@@ -121,14 +167,21 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
     All is checked before memory is asked for: that the card names a method, and that the tensors of the file have the
     names, shapes and types of its model, or half its precision."""
     with open_weights(path) as (file, card):
-        method = find_learned(card, path)
+        try:
+            method = parse_template(card.method) or parse_learned(card.method)
+        except BadInput as error:
+            raise BadInput(f"{path} holds no model of vrnet ({error}): {ADVICE}") from error
+        if method is None:
+            raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
         single = {torch.float16: torch.float32}
         found = {name: (shape, single.get(dtype, dtype)) for name, (shape, dtype) in file.layouts().items()}
-        model = build_empty(method, card.dimension) if len(found) > method.network_count else nn.Module()
+        model = nn.Module()
+        if len(found) > method.network_count:
+            with torch.device("meta"), SkipInitialisation():  # without numbers: all of them are in the file
+                model = method.build(card.dimension, torch.device("meta"))
         if not found or found != {name: (tuple(x.shape), x.dtype) for name, x in model.state_dict().items()}:
             told = f"the weights in {path} do not fit {card.method}"
             raise BadInput(f"{told}: they are of another model, or of another version of vrnet; {ADVICE}")
-        check_memory(path, path.stat().st_size)
         tensors = file.read()
     model.load_state_dict({name: in_precision(x, torch.float32) for name, x in tensors.items()}, assign=True)
     return model.eval(), card
@@ -149,23 +202,6 @@ def open_weights(path: Path) -> Iterator[tuple[TensorFile, Card]]:
         raise BadInput(f"{path} is a folder: if it is that of a run, give {path / f'weights{SUFFIX}'}")
     with open_tensors(path, ADVICE) as file:
         yield file, file.record(KEY, Card)
-
-
-def find_learned(card: Card, path: Path) -> Trainable | Template:
-    """The method that a card names; BadInput if there is none."""
-    try:
-        found = parse_template(card.method) or parse_learned(card.method)
-    except BadInput as error:
-        raise BadInput(f"{path} holds no model of vrnet ({error}): {ADVICE}") from error
-    if found is None:
-        raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
-    return found
-
-
-def build_empty(method: Trainable | Template, d: int) -> nn.Module:
-    """The model of a method, without numbers: all of them are in the file."""
-    with torch.device("meta"), SkipInitialisation():
-        return method.build(d, torch.device("meta"))
 
 
 class SkipInitialisation(TorchFunctionMode):
@@ -262,15 +298,16 @@ class Trained(Method):
 
     @property
     def details(self) -> dict[str, str]:
-        trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
-        said, mirrored = {True: "yes", False: "no"}, self.card.flips_in_training
-        labels, flips = (
-            said[self.card.labels_in_training],
-            {} if mirrored is None else {"flips in training": said[mirrored]},
-        )
-        start = {"started from": self.card.started_from} if self.card.started_from else {}
-        kind = {} if self.name == self.card.method else {"configuration": self.card.method}
-        return {**kind, "weights": self.file, "trained": trained, **start, "labels in training": labels, **flips}
+        card, yes_or_no = self.card, {True: "yes", False: "no", None: ""}
+        said = {
+            "configuration": "" if self.name == card.method else card.method,
+            "weights": self.file,
+            "trained": f"on {card.trained_on}, at {millimetres(card.spacing_mm)}, by vrnet {card.version}",
+            "started from": card.started_from,
+            "labels in training": yes_or_no[card.labels_in_training],
+            "flips in training": yes_or_no[card.flips_in_training],
+        }
+        return {name: text for name, text in said.items() if text}
 
     @property
     def summary(self) -> str:
@@ -278,9 +315,8 @@ class Trained(Method):
 
     def build(self, d: int, device: torch.device = CPU) -> "AtSpacing":
         if d != self.card.dimension:
-            raise BadInput(
-                f"{self} in {self.file} is a {self.card.dimension}D model: {TRAINED_ADVICE[self.card.dimension]}"
-            )
+            own = self.card.dimension
+            raise BadInput(f"{self} in {self.file} is a {own}D model: {TRAINED_ADVICE[own]}")
         return AtSpacing(self.models.on(device).eval(), self.card.spacing_mm)
 
 

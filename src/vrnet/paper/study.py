@@ -15,7 +15,7 @@ from vrnet.evaluation.split import evaluate_split
 from vrnet.files import convert_record, exists, read_rows, write_json, write_rows
 from vrnet.methods.averaged import without_flips
 from vrnet.methods.method import Method, Trainable
-from vrnet.methods.names import MethodSpec, choose_method, missing_package, parse, without_average
+from vrnet.methods.names import MethodSpec, missing_package, parse, parse_method, without_average
 from vrnet.paper.results import RUN, SCORES, Entry, Results, method_settings
 from vrnet.provenance import how_to_install, versions
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
@@ -204,8 +204,8 @@ class Study:
     def _choose(self, entry: Entry) -> MethodSpec:
         """The method by its name, or by the weights of its training."""
         if entry.training is None:
-            return choose_method(str(entry.method), average=entry.is_averaged)
-        return choose_method("default", self.results.run_folder(entry) / WEIGHTS, average=entry.is_averaged)
+            return parse_method(str(entry.method), average=entry.is_averaged).pin()
+        return parse_method("default", self.results.run_folder(entry) / WEIGHTS, average=entry.is_averaged).pin()
 
     def _config(self, entry: Entry, choice: MethodSpec, device: str) -> dict[str, Any]:
         """What the numbers of an entry depend on."""

@@ -22,7 +22,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
-from vrnet.methods.names import ready
+from vrnet.methods.names import parse_method
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import (
@@ -179,7 +179,8 @@ def register(
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
-    plan = Plan.of(ready(method, average), tuple(I0.shape), spacing, slice_axis, device or I0.device, folds, brightness)
+    found = parse_method(method, average=average).load()
+    plan = Plan.of(found, tuple(I0.shape), spacing, slice_axis, device or I0.device, folds, brightness)
     found = find_motion(I0, I1, inside, plan, progress)
     with torch.inference_mode():
         warped = warp(I1[None, None], found.field.to(I1.device)[None])[0, 0]

@@ -24,7 +24,7 @@ from vrnet.fields.inverse import invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, rescale_jointly
 from vrnet.methods.method import Method
-from vrnet.methods.names import ready
+from vrnet.methods.names import parse_method
 from vrnet.methods.solvers import Variational, preset
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.arrays import batch, check_axes, find_each, spacing_within, unbatch
@@ -234,7 +234,7 @@ class TrackingPlan:
 def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str) -> TrackingPlan:
     """How a cine is to be tracked; BadInput if anything is in the way."""
     order = cine.grid.order
-    grid, given = cine.grid.reordered(order), ready(method)
+    grid, given = cine.grid.reordered(order), parse_method(method).load()
     axis = choose_slice_axis(grid, slices, given.dimensions)
     check_axes(grid.shape, axis)
     d, spacing = len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis)

@@ -13,7 +13,7 @@ from vrnet.images.io import ImageLike
 from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
-from vrnet.methods.names import ready
+from vrnet.methods.names import parse_method
 from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import Motion, Plan, find_motion
 from vrnet.registration.masks import ImageMasks, check_masks
@@ -68,7 +68,7 @@ def register_images(
         """Of the stages of a registration, `progress` hears of the deformation that is sought."""
         return progress if progress and name.startswith("registering") else lambda done: None
 
-    return register_pair(pair, ready(method, average), options, stage, known)
+    return register_pair(pair, parse_method(method, average=average).load(), options, stage, known)
 
 
 def register_pair(

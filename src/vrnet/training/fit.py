@@ -19,8 +19,7 @@ from vrnet.errors import BadInput
 from vrnet.files import exists, write_rows
 from vrnet.methods.bundled import BUNDLED, is_bundled
 from vrnet.methods.method import Trainable
-from vrnet.methods.template import parse_template
-from vrnet.methods.weights import Card, load_weights, made_by_fields, read_card, save_weights
+from vrnet.methods.weights import Card, load_weights, made_by_fields, parse_template, read_card, save_weights
 from vrnet.provenance import provenance
 from vrnet.training.loss import loss_of
 from vrnet.training.pairs import Pairs

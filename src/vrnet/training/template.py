@@ -19,8 +19,7 @@ from vrnet.fields.calculus import compose, relative_spacing, smooth, warp
 from vrnet.fields.inverse import invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.methods.template import DETAIL, Template, make_solver
-from vrnet.methods.weights import Card, made_by_fields
+from vrnet.methods.weights import DETAIL, Card, Template, made_by_fields, make_solver
 from vrnet.provenance import provenance
 from vrnet.variational.template import ThroughTemplate
 
