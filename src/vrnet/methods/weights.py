@@ -147,7 +147,7 @@ class Card:
             raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
 
 
-def made_by_fields(made_by: Mapping[str, str | None]) -> dict[str, str]:
+def made_by_fields(made_by: Mapping[str, str | None]) -> dict[str, Any]:
     """What a card says of that which made a model: version, commit, torch and, where it is told, device."""
     named = {"version": "vrnet", "commit": "commit", "torch": "torch", "device": "device"}
     return {field: made_by.get(name) or "" for field, name in named.items()}

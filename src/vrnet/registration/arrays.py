@@ -179,8 +179,8 @@ def register(
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
-    found = parse_method(method, average=average).load()
-    plan = Plan.of(found, tuple(I0.shape), spacing, slice_axis, device or I0.device, folds, brightness)
+    chosen = parse_method(method, average=average).load()
+    plan = Plan.of(chosen, tuple(I0.shape), spacing, slice_axis, device or I0.device, folds, brightness)
     found = find_motion(I0, I1, inside, plan, progress)
     with torch.inference_mode():
         warped = warp(I1[None, None], found.field.to(I1.device)[None])[0, 0]

@@ -45,7 +45,7 @@ class Pairs:
                     told = f"{sample.name}, in {prepared.split} of {prepared.data}, has no labels to train on"
                     raise BadInput(f"{told}: give it some, or leave `labels_weight` and `batch_dice` at 0")
                 here, there = [*here, sample.fixed_labels], [*there, sample.moving_labels]
-            for parts in zip(*(part.split(1) for part in here), strict=True):
+            for parts in zip(*(torch.split(part, 1) for part in here), strict=True):
                 key = sha256(b"".join(part.numpy().tobytes() for part in parts)).digest()
                 fixed.setdefault(key, tuple(part.clone() for part in parts))
                 which.append(key)

@@ -45,11 +45,11 @@ def learn_template(
     found = ThroughTemplate(mean, torch.ones_like(mean), make_solver)
     for done in range(rounds):
         u = images.new_empty(len(images), images.dim() - 2, *images.shape[2:])
-        for k, (I, v) in enumerate(zip(images.split(BATCH), u.split(BATCH), strict=True)):
+        for k, (I, v) in enumerate(zip(torch.split(images, BATCH), torch.split(u, BATCH), strict=True)):
             v.copy_(found.fields_to(I, spacing))
             progress((done + (k * BATCH + len(I)) / len(images)) / rounds)
         back = invert(u.mean(0, keepdim=True)).field
-        pairs = zip(images.split(BATCH), u.split(BATCH), strict=True)
+        pairs = zip(torch.split(images, BATCH), torch.split(u, BATCH), strict=True)
         alike = torch.cat([warp(I, compose(v, back.expand_as(v))) for I, v in pairs])
         T = alike.mean(0, keepdim=True)
         found = ThroughTemplate(T, how_alike(alike, T, spacing), make_solver)
@@ -62,7 +62,7 @@ def how_alike(
     """w at every voxel of the template, 1 on average."""
     h = relative_spacing(spacing, T.dim() - 2)
     seen = DETAIL.channels(T, h)
-    squares = [(DETAIL.channels(some, h) - seen).square().mean(1, keepdim=True) for some in images.split(BATCH)]
+    squares = [(DETAIL.channels(some, h) - seen).square().mean(1, keepdim=True) for some in torch.split(images, BATCH)]
     square = smooth(torch.cat(squares).mean(0, keepdim=True), 1.0)
     differing = square[square > SMALLEST_SQUARE]  # a background that is the same in all would be the median
     if not len(differing):
