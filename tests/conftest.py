@@ -10,6 +10,8 @@ from jaxtyping import config
 
 from tests import type_checks
 
+sys.dont_write_bytecode = False  # what is compiled for the checks, and for asserts, is kept: else 10 s a worker
+
 type_checks.install()
 
 import numpy as np  # noqa: E402
@@ -84,7 +86,7 @@ def begin_anew():
     """No test depends on those before it: random numbers, and the calls that are checked, begin anew."""
     torch.manual_seed(0)
     np.random.seed(0)
-    type_checks.calls.clear()
+    type_checks.begin()
 
 
 @pytest.fixture

@@ -4,11 +4,13 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
 import yaml
 
 import vrnet
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "vrnet"
 HEAVY = {"nibabel", "SimpleITK", "matplotlib", "tyro", "rich", "lightning", "scipy", "skimage", "itk", "ants"}
 MEASURE = """
 import sys, time
@@ -53,12 +55,11 @@ def test_every_public_name_exists_and_is_listed_once():
     assert len(set(vrnet.__all__)) == len(vrnet.__all__)
 
 
-def test_every_method_that_a_name_gives_is_a_method():
-    for name in (*vrnet.names(), "R-L1-3x2"):
-        assert isinstance(vrnet.parse(name), vrnet.Method)
-
-
-def test_parameters_are_listed_and_set_by_name_or_by_value():
-    method = vrnet.with_parameters(vrnet.parse("TV-L1"), {"lam": 0.15})
-    assert method == vrnet.parse("TV-L1(lam=0.15)")
-    assert {parameter.name: parameter.value for parameter in vrnet.parameters(method)}["lam"] == 0.15
+@pytest.mark.parametrize(("word", "room"), [("method", "methods"), ("dataset", "data")])
+def test_nobody_outside_its_room_asks_for_a_type(word, room):
+    asking = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        asked = [line.strip() for line in lines if re.search(rf"isinstance.*{word}", line, flags=re.IGNORECASE)]
+        asking += [f"{path.relative_to(SOURCE)}: {line}" for line in asked if path.relative_to(SOURCE).parts[0] != room]
+    assert asking == []

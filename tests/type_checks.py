@@ -11,10 +11,16 @@ from inspect import isclass
 import jaxtyping
 
 CHECKED_CALLS = 20
-"""Of each function, in each test."""
+"""Of each function, in each test; of none while tests are collected."""
 check_every_call = jaxtyping.jaxtyped
-calls = Counter()
+calls: Counter | None = None
 """In this test, by function: a function within another is one, however often it is made."""
+
+
+def begin():
+    """Count the calls of a test from none on."""
+    global calls
+    calls = Counter()
 
 
 def install():
@@ -46,7 +52,7 @@ def at_first(build, plain):
     @wraps(plain)
     def call(*args, **kwargs):
         __tracebackhide__ = True
-        if calls[function] >= CHECKED_CALLS:
+        if calls is None or calls[function] >= CHECKED_CALLS:
             return plain(*args, **kwargs)
         calls[function] += 1
         return build()(*args, **kwargs)
