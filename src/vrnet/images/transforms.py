@@ -21,7 +21,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.devices import check_memory
-from vrnet.errors import BadInput, counted, percent, warn_of_input
+from vrnet.errors import BadInput, counted, warn_of_input
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.inverse import describe_residual, invert_at
 from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
@@ -236,18 +236,13 @@ LEAST_MET = 0.1
 
 
 def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Transform) -> None:
-    """An InputWarning where a transform takes hardly any of the reference into an image."""
-    if part_met(map_points(transform, reference.points(reference.lattice())), reference, image) >= LEAST_MET:
+    """An InputWarning where a transform takes nothing of the reference into an image."""
+    if image.holds(map_points(transform, reference.points(reference.lattice()))).any():
         return
     everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
-    covered = float(resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).mean())
-    if covered == 0:
+    if not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
         warn_of_input(f"the transform leads to no place in {name}: the result is empty. Check that this is the moving "
                       "image of the transform, its header, and the order of transforms")  # fmt: skip
-    elif part_of_smaller(covered, reference, image) < LEAST_MET:
-        small = percent(covered) if covered >= 0.01 else "less than 1 %"
-        warn_of_input(f"the transform takes {small} of the reference into {name}: the rest of the result is empty. "
-                      "Check that this is the moving image of the transform, and its header")  # fmt: skip
 
 
 def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", reference: Grid) -> None:
@@ -274,13 +269,8 @@ def field_grid(transform: sitk.Transform) -> Grid | None:
 
 def part_met(ends: Float[ndarray, "n d"], start: Grid, end: Grid) -> float:
     """About which part of the smaller of two grids is met, where points spread over the first end as given."""
-    return part_of_smaller(float(end.holds(ends).mean()), start, end)
-
-
-def part_of_smaller(share: float, start: Grid, end: Grid) -> float:
-    """The share of a grid that is taken into another one, as a part of the smaller of both."""
     sizes = [float(np.prod(np.multiply(grid.shape, grid.spacing))) for grid in (start, end)]
-    return min(1.0, share * max(1.0, sizes[0] / sizes[1]))
+    return min(1.0, float(end.holds(ends).mean()) * max(1.0, sizes[0] / sizes[1]))
 
 
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat")
@@ -291,7 +281,8 @@ LARGE_REACH, MAX_CONDITION = 0.05, 100.0
 """An affine part that moves corners by more than this part of the diagonal of the grid is not left to iteration, unless
 it draws space nearly together."""
 STEPS_PER_MM = 2.0**13
-"""Displacements in files are multiples of 1/8192 mm, or of a finer step where voxels are smaller than half a mm."""
+"""Displacements in files are multiples of 1/8192 mm, or of a finer step where voxels are smaller than half a mm: of a
+power of 2, so that they are exact as floating point."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -429,22 +420,39 @@ class Transform:
         Displacements are rounded to 1/8192 mm, and never to more than 1/4096 of a voxel, which makes files smaller."""
         path = Path(path)
         check_file(path, TRANSFORM_SUFFIXES)
+        per_mm = STEPS_PER_MM * 2.0 ** max(0, ceil(-1 - log2(min(self.grid.spacing))))
         with np.errstate(over="ignore"):
-            steps = np.round(self.displacement.astype(np.float64) * (per_mm := steps_per_mm(self.grid)))
+            steps = np.round(self.displacement.astype(np.float64) * per_mm)
         check_finite(steps, path)
-        rounded = Transform(steps / per_mm, self.grid)
+        rounded, grid = steps / per_mm, self.grid
         if path.suffix in ITK_SUFFIXES:
-            write_itk(rounded.itk, path)
-        else:
-            is_lone_slice = path.name.endswith(NIFTI_SUFFIXES) and self.grid.shape[2:] == (1,)
-            whole = repeat_slice(rounded) if is_lone_slice else rounded
-            write_sitk(to_sitk(whole.displacement, whole.grid, is_vector=True), path)
+            write_itk(Transform(rounded, grid).itk, path)
+            return
+        if path.name.endswith(NIFTI_SUFFIXES) and grid.shape[2:] == (1,):
+            # ITK takes a NIfTI field of a single slice for a 2D one, and forgets where it lies: two equal slices
+            rounded, grid = np.repeat(rounded, 2, axis=3), replace(grid, shape=(*grid.shape[:2], 2))
+        write_sitk(to_sitk(rounded, grid, is_vector=True), path)
 
     @classmethod
     def load(cls, path: str | PathLike[str], reference: Grid | None = None) -> "Transform":
         """A displacement field by any tool that follows ITK; or, given a reference grid, any ITK transform on it."""
         path = Path(path)
-        transform = load_itk(path, reference) if holds_itk_transform(path) else load_field(path)
+        if (itk := read_if_itk(path)) is None:
+            image = read_voxels(path)
+            components, d = len(image.array) if image.is_vector else 1, len(image.grid.shape)
+            if components != d:
+                raise BadInput(
+                    f"{path} is not a transform: it has {counted(components, 'value')} per voxel in {d} dimensions; "
+                    "give a displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
+                )
+            transform = cls(image.array.astype(np.float64), image.grid)
+        elif (grid := field_grid(itk)) is not None:
+            field = sitk.DisplacementFieldTransform(itk).GetDisplacementField()
+            transform = cls(sitk.GetArrayFromImage(field).T, grid)
+        elif reference is None or len(reference.shape) != itk.GetDimension():
+            raise BadInput(f"{path} is {itk.GetDimension()}D and has no grid of its own: give a reference of its kind")
+        else:
+            transform = sample_transform(itk, reference)
         if not np.isfinite(transform.displacement).all():
             raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
         if np.abs(transform.displacement).max() > MAX_DISPLACEMENT_MM:
@@ -462,44 +470,6 @@ class Inverse(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Inverse({self.transform}, {describe_residual(self.residual, 'mm')})"
-
-
-def steps_per_mm(grid: Grid) -> float:
-    """How finely the displacements of a file are rounded: a power of 2, so that they are exact as floating point."""
-    return STEPS_PER_MM * 2.0 ** max(0, ceil(-1 - log2(min(grid.spacing))))
-
-
-def repeat_slice(transform: Transform) -> Transform:
-    """A transform of one slice as one of two equal slices.
-
-    ITK takes a NIfTI field of a single slice for a 2D one, and forgets where it lies."""
-    shape = (*transform.grid.shape[:2], 2)
-    return Transform(np.repeat(transform.displacement, 2, axis=3), replace(transform.grid, shape=shape))
-
-
-def load_field(path: Path) -> Transform:
-    """The transform in a vector image, which has one component per axis."""
-    image = read_voxels(path)
-    components, d = len(image.array) if image.is_vector else 1, len(image.grid.shape)
-    if components != d:
-        raise BadInput(
-            f"{path} is not a transform: it has {counted(components, 'value')} per voxel in {d} dimensions; give a "
-            "displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
-        )
-    return Transform(image.array.astype(np.float64), image.grid)
-
-
-def load_itk(path: Path, reference: Grid | None) -> Transform:
-    """An ITK transform file: a displacement field as it is, any other sampled on the reference grid."""
-    transform = read_itk(path)
-    if (grid := field_grid(transform)) is not None:
-        field = sitk.DisplacementFieldTransform(transform).GetDisplacementField()
-        return Transform(sitk.GetArrayFromImage(field).T, grid)
-    if reference is None or len(reference.shape) != transform.GetDimension():
-        raise BadInput(
-            f"{path} is {transform.GetDimension()}D and has no grid of its own: give a reference of its kind"
-        )
-    return sample_transform(transform, reference)
 
 
 def sample_transform(transform: sitk.Transform, grid: Grid) -> Transform:
@@ -528,27 +498,22 @@ def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid |
     if len(dimensions := {found.GetDimension() for found in maps} | {len(target.shape)}) > 1:
         raise BadInput(f"the transforms and the grid are {sorted(dimensions)} dimensional: give all of one dimension")
     warn_of_order([f"transform {k + 1}" for k in range(len(maps))], maps, target)
-    return sample_transform(in_order(maps), target)
+    return sample_transform(sitk.CompositeTransform(maps[::-1]), target)
 
 
 def read_point_map(*paths: Path) -> sitk.Transform:
     """The transform of a file, to map points, which needs no grid; of several files, x ↦ last(… second(first(x)))."""
-    return in_order(read_maps(paths))
+    maps = read_maps(paths)
+    return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])  # which applies the last one first
 
 
 def read_maps(paths: Sequence[Path]) -> "list[sitk.Transform]":
     """The transforms of files, all of one dimension."""
-    maps = [read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk for path in paths]
+    maps = [read_if_itk(path) or Transform.load(path).itk for path in paths]
     for path, found in zip(paths, maps, strict=True):
-        if found.GetDimension() != maps[0].GetDimension():
-            d, first = found.GetDimension(), maps[0].GetDimension()
+        if (d := found.GetDimension()) != (first := maps[0].GetDimension()):
             raise BadInput(f"{path} is {d}D and {paths[0]} {first}D: give transforms of one dimension")
     return maps
-
-
-def in_order(maps: "list[sitk.Transform]") -> sitk.Transform:
-    """x ↦ last(… second(first(x))); ITK applies the last one first."""
-    return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])
 
 
 def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
@@ -559,12 +524,10 @@ def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
         warn_of_order([str(paths[0])], [only.itk], grid)
         return only
     maps = read_maps(paths)
-    if maps[0].GetDimension() != len(grid.shape):
-        raise BadInput(
-            f"{paths[0]} is {maps[0].GetDimension()}D and the reference {len(grid.shape)}D: give one of its kind"
-        )
+    if (d := maps[0].GetDimension()) != len(grid.shape):
+        raise BadInput(f"{paths[0]} is {d}D and the reference {len(grid.shape)}D: give one of its kind")
     warn_of_order(list(map(str, paths)), maps, grid)
-    return sample_transform(in_order(maps), grid)
+    return sample_transform(sitk.CompositeTransform(maps[::-1]), grid)
 
 
 # The grid that the inverse of a transform needs, and how exact it is: where points end that go there and back.
