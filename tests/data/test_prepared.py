@@ -26,7 +26,6 @@ from vrnet.data.prepared import (
     pack,
     prepare_split,
     save_pack,
-    splits,
 )
 from vrnet.data.protocols import Sample
 
@@ -397,8 +396,3 @@ def test_a_pack_has_what_budgets_need_beside(few_source, tmp_path, monkeypatch):
     with pytest.raises(BadInput, match=r"no split train for evaluation: .*make it again by `vrnet prepare`"):
         Source(str(tmp_path / "old.npz")).split("train", "evaluation", silent, print)
     assert ("train", "evaluation") in pack(few_source, tmp_path / "new.npz", silent, print)
-
-
-def test_what_is_wrong_with_several_splits_is_told_at_once(few_source):
-    with pytest.raises(BadInput, match=r'"test"(.|\n)*"other"'):
-        splits(few_source, [*USES, ("other", "evaluation")], silent, print)

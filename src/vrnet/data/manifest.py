@@ -4,18 +4,16 @@ Columns fixed and moving; fixed_labels and moving_labels, split and name where w
 pair is in "train", and there is none to validate or to test on: which are held back is for their owner to say. The list
 of a cohort is such a file, too: pairs without a name have that of their subject, if each has its own.
 
-Opening the file reads no image: what is wrong with columns and splits is told at once, also of 100,000 rows.
+Opening the file reads no image: what is wrong with columns and splits is told at once.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from math import ceil
 from pathlib import Path
-from sys import intern
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from vrnet.data import protocols
 from vrnet.data.protocols import Purpose, Sample
 from vrnet.data.splits import Splits, check_unique, choose_split, group_by_split
 from vrnet.errors import BadInput, shown
-from vrnet.files import iterate_rows, refuse_misspelt
+from vrnet.files import read_rows, refuse_misspelt
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, rescale_images_jointly
 from vrnet.images.io import read_grid
@@ -33,15 +31,10 @@ IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
 COLUMNS = (*IMAGES, *LABELS, "split", "name")
 MAX_HEADERS = 1000
 """Images, spread evenly over the file, whose headers are read to find the common shape."""
-
-
-class Pair(NamedTuple):
-    """The paths of a row, as written; empty where there is none."""
-
-    fixed: str
-    moving: str
-    fixed_labels: str
-    moving_labels: str
+SHAPE_MULTIPLE = 16
+"""Voxels: networks halve their images up to four times."""
+SPACING_TOLERANCE = 1e-3
+"""Relative: headers round spacings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,35 +42,47 @@ class Manifest:
     """One sample per pair: a volume, or the slices of a stack, or a 2D image; all of one spacing and shape."""
 
     root: Path
-    pairs: Mapping[str, Pair] = field(repr=False)
-    """By name, in the order of the file."""
+    pairs: Mapping[str, Mapping[str, str]] = field(repr=False)
+    """{name: its row}, in the order of the file."""
     splits: Splits = field(repr=False)
-    has_splits: bool
-    """Whether there is a column split."""
 
     name = "manifest"
     structures = None
     pairs_across_subjects = False
 
     @classmethod
-    def read(cls, root: Path) -> "Manifest":
+    def read(cls, path: Path) -> "Manifest":
         """The pairs of a CSV file; BadInput if columns, names or splits are wrong."""
-        return cls(root, *read_pairs(root))
+        rows = read_rows(path, FORMAT)
+        if not rows:
+            raise BadInput(f"{path} lists no pairs of images: give it {FORMAT}")
+        if not set(IMAGES) <= rows[0].keys():
+            wanted = f"fixed and moving and, where wanted, {', '.join(COLUMNS[2:])}"
+            raise BadInput(f"{path} has the columns {shown(', '.join(rows[0]))}: they should be {wanted}")
+        refuse_misspelt(rows[0], COLUMNS, path)
+        names = [row.get("name") or f"pair{number:03d}" for number, row in enumerate(rows, start=1)]
+        subjects = {row.get("subject", ""): None for row in rows}
+        if "name" not in rows[0] and all(subjects) and len(subjects) == len(rows):
+            names = list(subjects)
+        check_unique(names, path)
+        splits = group_by_split(
+            ((name, row.get("split", "train")) for name, row in zip(names, rows, strict=True)), path
+        )
+        return cls(path, dict(zip(names, rows, strict=True)), splits)
 
     def subjects(self, split: str) -> list[str]:
         """The names of the pairs of a split."""
-        if split not in self.splits and not self.has_splits:
+        if split not in self.splits and not any("split" in row for row in self.pairs.values()):
             advice = f'add one to have a "{split}" too' + ("" if split == "val" else ', or give `split="train"`')
             raise BadInput(f'{self.root} has no column split, so all is in "train": {advice}')
         return choose_split(self.splits, split, self.root)
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
         """The images of a pair, and their labels if both images have them."""
-        pair = self.pairs[subject]
-        if lacking := [part for part in IMAGES if not getattr(pair, part)]:
-            raise BadInput(f"its {lacking[0]} image is not named in {self.root.name}")
-        labelled = pair.fixed_labels and pair.moving_labels
-        return [self.root.parent / path for path in (pair if labelled else pair[:2])]
+        files = [self.pairs[subject].get(part, "") for part in (*IMAGES, *LABELS)]
+        if "" in files[:2]:
+            raise BadInput(f"its {IMAGES[files.index('')]} image is not named in {self.root.name}")
+        return [self.root.parent / path for path in (files if all(files) else files[:2])]
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One pair: read, scale, bring both to the grid of fixed at the common spacing."""
@@ -126,7 +131,7 @@ class Manifest:
     def grids(self) -> list[Grid]:
         """The grids of the fixed images, the first one first, their axes in the order of the world's; of more than
         MAX_HEADERS, some spread evenly. What cannot be read is told when the pair is prepared."""
-        names = [pair.fixed for pair in self.pairs.values() if pair.fixed]
+        names = [row["fixed"] for row in self.pairs.values() if row["fixed"]]
         names, found = names[:: ceil(len(names) / MAX_HEADERS) or 1], []
         for name in names:
             with suppress(BadInput):
@@ -136,12 +141,6 @@ class Manifest:
             where = f"its paths are relative to {self.root.parent}"
             raise BadInput(f"no fixed image that {self.root} lists (tried: {len(names)}) can be read: {where}")
         return found
-
-
-SHAPE_MULTIPLE = 16
-"""Voxels: networks halve their images up to four times."""
-SPACING_TOLERANCE = 1e-3
-"""Relative: headers round spacings."""
 
 
 def registered_axes(own: Grid) -> list[int]:
@@ -156,25 +155,3 @@ def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -
         shape = (*shape[:across], own.shape[across], *shape[across:])
         spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
     return protocols.centred_grid(own, shape, spacing, own.forward_axes)
-
-
-def read_pairs(path: Path) -> tuple[dict[str, Pair], Splits, bool]:
-    """The pairs of a CSV file by name, their splits, and whether there is a column of these; pairs without a name are
-    numbered from 1."""
-    rows = iterate_rows(path, FORMAT)
-    if (first := next(rows, None)) is None:
-        raise BadInput(f"{path} lists no pairs of images: give it {FORMAT}")
-    if not set(IMAGES) <= first.keys():
-        wanted = f"fixed and moving and, where wanted, {', '.join(COLUMNS[2:])}"
-        raise BadInput(f"{path} has the columns {shown(', '.join(first))}: they should be {wanted}")
-    refuse_misspelt(first, COLUMNS, path)
-    names, subjects, pairs, splits = [], [], [], []
-    for number, row in enumerate(chain([first], rows), start=1):
-        names.append(row.get("name") or f"pair{number:03d}")
-        subjects.append(row.get("subject") or "")
-        pairs.append(Pair(*(row.get(part, "") for part in Pair._fields)))
-        splits.append(intern(row.get("split", "train")))
-    if "name" not in first and all(subjects) and len({*subjects}) == len(subjects):
-        names = subjects
-    check_unique(names, path)
-    return dict(zip(names, pairs, strict=True)), group_by_split(zip(names, splits, strict=True), path), "split" in first

@@ -81,7 +81,6 @@ def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Pat
 def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
     """The sample of a subject; `places` say its file, and what the names of its arrays begin with there."""
     path, place = places[subject]
-    check_ordinary(path)
     try:
         with np.load(path) as file:
             found = sample_of({name: file[place + name] for name in ("name", *DTYPES) if place + name in file})
@@ -242,18 +241,11 @@ def prepare_split(
     for subject, reason in broken.items():
         say(f"left out {subject}: {reason}")
     samples, structures = StoredSamples(list(places), partial(read_sample, places)), dataset.structures
-    if structures is None:
-        structures = label_numbers(samples)
+    if structures is None:  # labels are called by their numbers
+        maps = (labels for sample in samples for labels in (sample.fixed_labels, sample.moving_labels))
+        numbers = {number for labels in maps if labels is not None for number in np.unique(labels).tolist()}
+        structures = {str(number): number for number in sorted(numbers - {0})}
     return PreparedSplit(dataset.name, split, samples, structures, dataset.pairs_across_subjects)
-
-
-def label_numbers(samples: Iterable[Sample]) -> dict[str, int]:
-    """{"1": 1, ...}: the labels of a data set in which these are called by their numbers."""
-    found: set[int] = set()
-    for sample in samples:
-        for labels in (sample.fixed_labels, sample.moving_labels):
-            found |= set() if labels is None else {*np.unique(labels).tolist()}
-    return {str(value): value for value in sorted(found - {0})}
 
 
 # Packs: several prepared splits in one file. Its arrays are PART/NUMBER/NAME; what the parts are is in "index".
@@ -311,13 +303,13 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
         raise BadInput(f"{path} is damaged, or no pack of prepared data: {PREPARE_AGAIN}") from error
     if version != FORMAT:
         raise BadInput(f"{path} was written by another version of vrnet: {PREPARE_AGAIN}")
-    found: dict[Use, PreparedSplit] = {}
+    found = {}
     for place, values in enumerate(parts):
         part = read_record(values, PartRecord, path, PREPARE_AGAIN)
         places = {subject: (path, f"{place}/{k}/") for k, subject in enumerate(part.subjects)}
         samples = StoredSamples(part.subjects, partial(read_sample, places))
-        use = part.split, part.purpose
-        found[use] = PreparedSplit(part.data, part.split, samples, part.structures, part.pairs_across_subjects)
+        about = part.data, part.split, samples, part.structures, part.pairs_across_subjects
+        found[part.split, part.purpose] = PreparedSplit(*about)
     return found
 
 
@@ -367,17 +359,8 @@ class Source:
 
 
 def splits(source: Source, uses: Iterable[Use], stage: Stage, say: Callable[[str], None]) -> dict[Use, PreparedSplit]:
-    """Several prepared splits; BadInput tells at once what is wrong with any of them."""
-    parts: dict[Use, PreparedSplit] = {}
-    wrong: list[str] = []
-    for split, purpose in uses:
-        try:
-            parts[split, purpose] = source.split(split, purpose, stage, say)
-        except BadInput as error:
-            wrong.append(str(error))
-    if wrong:
-        raise BadInput("\n".join(dict.fromkeys(wrong)))
-    return parts
+    """Several prepared splits."""
+    return {use: source.split(*use, stage, say) for use in uses}
 
 
 def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[Use, PreparedSplit]:
