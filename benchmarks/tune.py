@@ -48,14 +48,6 @@ MEASURES = "dice_mean", "hd_mean", "folding_percent", "seconds"
 COLUMNS = "data", "method", "setting", *MEASURES, "subjects"
 
 
-def candidates(name, d):
-    """The method with each combination of parameters."""
-    method, found = parse(name), []
-    for grid in GRIDS[name, d]:
-        found += [replace(method, **dict(zip(grid, values, strict=True))) for values in product(*grid.values())]
-    return list(dict.fromkeys(found))
-
-
 def describe_setting(name, method, d):
     """The parameters that the grids of a name vary, as a method has them: "sigma 1.0, iterations 100-50-20"."""
     names = dict.fromkeys(name for grid in GRIDS[name, d] for name in grid)
@@ -64,23 +56,20 @@ def describe_setting(name, method, d):
     return ", ".join(f"{name} {word}" for name, word in words.items())
 
 
-def measure_setting(setting, method, pairs):
-    """The row of a method: means over the subjects."""
-    find = method.build(len(pairs.samples[0].spacing))
-    means = summarise([measure_subject(sample, find, pairs.structures) for sample in pairs.samples])
-    return {**setting, **{key: f"{means[key]['mean']:.4f}" for key in MEASURES}}
-
-
 def tune(name, pairs, path):
-    """The rows of a method's grids, best last."""
+    """The rows of a method's grids, means over the subjects, best last."""
     d, rows = len(pairs.samples[0].spacing), []
-    for method in candidates(name, d):
-        setting = {"data": pairs.data, "method": name, "setting": describe_setting(name, method, d)}
-        setting["subjects"] = str(len(pairs.samples))
-        known = [row for row in read_measured(path) if setting.items() <= row.items()]
-        rows += known or [measure_setting(setting, method, pairs)]
+    settings = (dict(zip(grid, values, strict=True)) for grid in GRIDS[name, d] for values in product(*grid.values()))
+    for method in dict.fromkeys(replace(parse(name), **values) for values in settings):
+        row = {"data": pairs.data, "method": name, "setting": describe_setting(name, method, d)}
+        row["subjects"] = str(len(pairs.samples))
+        known = [other for other in read_measured(path) if row.items() <= other.items()]
         if not known:
-            append_row(rows[-1], path, COLUMNS)
+            find = method.build(d)
+            means = summarise([measure_subject(sample, find, pairs.structures) for sample in pairs.samples])
+            row |= {key: f"{means[key]['mean']:.4f}" for key in MEASURES}
+            append_row(row, path, COLUMNS)
+        rows += known or [row]
         print(describe_row(rows[-1]), flush=True)
     return sorted(rows, key=score)
 

@@ -16,7 +16,7 @@ from vrnet.networks.denoisers import FIELD_SCALE
 
 # Convolutions that are quick on ARM: in 3D, and for transposed ones, PyTorch has no good kernels there.
 #
-# Other processors and GPUs are faster by the plain way. `benchmarks/convolution.py` measures both.
+# Other processors and GPUs are faster by the plain way.
 
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 FULL_CHANNELS = 16
