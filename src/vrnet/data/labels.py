@@ -37,13 +37,11 @@ FREESURFER = MIDLINE | {
     for side, word in enumerate(("Left", "Right"))
     for name, numbers in BOTH_SIDES.items()
 }
-OF_HEART, OF_HIPPOCAMPUS = (
-    dict(sorted((label, name) for name, label in structures.items())) for structures in (HEART, HIPPOCAMPUS)
-)
 KNOWN: dict[str, LabelNames] = {
-    "acdc": OF_HEART,
-    "ukbb": OF_HEART,
-    "hippocampus": OF_HIPPOCAMPUS,
+    **{
+        name: dict(sorted((label, part) for part, label in structures.items()))
+        for name, structures in (("acdc", HEART), ("ukbb", HEART), ("hippocampus", HIPPOCAMPUS))
+    },
     "freesurfer": FREESURFER,
 }
 ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")
@@ -94,15 +92,10 @@ def label_text(label: int | str, names: Mapping[str, str]) -> str:
 
 def check_labels_are_there(given: str | LabelNames, labels: Iterable[int]) -> None:
     """BadInput if a label is named that no voxel has; names of a known set may be more than there are labels."""
-    if is_known(given):
-        return
     there, names = sorted(set(labels) - {0}), read_label_names(given)
-    missing = [label for label in names if label not in there]
-    if missing:
-        raise BadInput(
-            f"no voxel has the label {missing[0]}, which is called {names[missing[0]]}: the labels are "
-            f"{', '.join(map(str, there)) or 'all 0'}"
-        )
+    if not is_known(given) and (missing := [label for label in names if label not in there]):
+        said = f"no voxel has the label {missing[0]}, which is called {names[missing[0]]}"
+        raise BadInput(f"{said}: the labels are {', '.join(map(str, there)) or 'all 0'}")
 
 
 def rename_structures(structures: Mapping[str, int], given: str | LabelNames) -> dict[str, int]:
@@ -115,7 +108,7 @@ def rename_structures(structures: Mapping[str, int], given: str | LabelNames) ->
     return {names.get(label, name): label for name, label in structures.items()}
 
 
-# What a wall encloses: the holes of 2D masks, and which of two ventricles the wall of the heart goes all round.
+# What the wall of the heart encloses, slice by slice.
 
 SMALLEST_CAVITY = 0.05
 """Of the wall: less is a pit in it."""
