@@ -1,4 +1,7 @@
+"""Things that lie apart in space are told of, and things that meet, however different in size, are not."""
+
 import re
+import warnings
 from dataclasses import replace
 
 import nibabel
@@ -8,6 +11,7 @@ import SimpleITK as sitk
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
+import vrnet
 from tests.conftest import SHAPES
 from tests.images.conftest import (
     POSES,
@@ -21,11 +25,21 @@ from tests.images.conftest import (
     smooth_transform,
     turn,
 )
-from vrnet.errors import BadInput
-from vrnet.images.grid import Grid
+from vrnet import compose
+from vrnet.errors import BadInput, InputWarning
+from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, to_sitk, write_image
-from vrnet.images.transforms import TRANSFORM_SUFFIXES, Transform
+from vrnet.images.transforms import (
+    TRANSFORM_SUFFIXES,
+    Transform,
+    grid_of_range,
+    load_chain,
+    round_trip,
+    sample_transform,
+    sampled_before,
+    turned,
+)
 from vrnet.registration.images import register_images
 
 
@@ -517,6 +531,7 @@ def test_a_transform_says_its_size(grid):
 # Real images
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_on_real_hearts_there_and_back_is_home(data_root, tmp_path):
     folder = next(path for path in sorted((data_root / "acdc").iterdir()) if path.is_dir())
@@ -544,3 +559,294 @@ def test_more_labels_than_fit_in_a_byte_are_kept():
 def test_displacements_must_fit_their_grid():
     with pytest.raises(BadInput, match="give"):
         Transform(np.zeros((2, 4, 4)), Grid.plain((4, 4, 4), (1.0, 1.0, 1.0)))
+
+
+# Transforms one after another
+
+
+CHAIN_SHAPES = {2: (20, 16), 3: (12, 10, 8)}
+
+
+def grid(d, shift=0.0):
+    return Grid(CHAIN_SHAPES[d], (1.5, 2.0, 4.0)[:d], (shift,) * d, tuple(np.eye(d).ravel().tolist()))
+
+
+def wave(d, size, shift=0.0):
+    """A smooth transform, another one for every size, that does not move the border."""
+    place = grid(d, shift)
+    bump = np.prod([np.sin(np.pi * x / (n - 1)) for n, x in zip(place.shape, np.indices(place.shape), strict=True)], 0)
+    return Transform(np.stack([size * (i + 1) * bump for i in range(d)]), place)
+
+
+def test_points_go_through_transforms_in_the_order_given(d):
+    """As in SimpleITK's CompositeTransform, which lists them the other way round and applies the last one first."""
+    parts = [wave(d, 1.0), wave(d, -0.7, shift=0.5), wave(d, 0.4)]
+    theirs = sitk.CompositeTransform([part.itk for part in reversed(parts)])
+    found = compose(*parts)
+    assert found.grid == parts[0].grid
+    index = np.stack([np.random.default_rng(k).integers(1, n - 1, 50) for k, n in enumerate(CHAIN_SHAPES[d])], axis=1)
+    x = found.grid.points(index.astype(float))
+    assert_allclose(found.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-9)
+    one_by_one = parts[2].points(parts[1].points(parts[0].points(x)))
+    assert_allclose(found.points(x), one_by_one, atol=1e-9)
+
+
+def test_the_order_matters(d):
+    a, b = wave(d, 2.0), wave(d, -1.0, shift=4.0)
+    assert np.abs(compose(a, b).displacement - compose(b, a).displacement).max() > 0.05
+
+
+def test_one_transform_is_itself(d):
+    assert_allclose(compose(wave(d, 1.0)).displacement, wave(d, 1.0).displacement, atol=1e-12)
+
+
+def test_an_affine_map_may_be_among_them(d):
+    turn = Affine("affine", np.eye(d) * 1.1, np.ones(d), np.zeros(d))
+    deform = wave(d, 1.0)
+    assert_allclose(compose(deform, turn).displacement, deform.followed_by(turn).displacement, atol=1e-9)
+    first = compose(turn, deform, grid=grid(d))
+    x = grid(d).points(np.ones((1, d)))
+    assert_allclose(first.points(x), deform.points(turn.points(x)), atol=1e-9)
+
+
+def test_an_affine_map_comes_first_only_with_a_grid():
+    with pytest.raises(BadInput, match="has no grid"):
+        compose(Affine("rigid", np.eye(2), np.zeros(2), np.zeros(2)), wave(2, 1.0))
+
+
+def test_what_is_no_transform_is_refused_in_words(as_users_run):
+    with pytest.raises(BadInput, match="a Image is no transform"):
+        compose(wave(2, 1.0), Image(np.eye(3), Grid.plain((3, 3), (1.0, 1.0))))
+
+
+def test_transforms_have_one_dimension():
+    with pytest.raises(BadInput, match="one dimension"):
+        compose(wave(2, 1.0), wave(3, 1.0))
+
+
+def test_files_one_after_another_are_their_composition(d, tmp_path):
+    parts = [wave(d, 1.0), wave(d, -0.5)]
+    for k, part in enumerate(parts):
+        part.save(tmp_path / f"{k}.nii.gz")
+    chained = load_chain([tmp_path / "0.nii.gz", tmp_path / "1.nii.gz"], grid(d))
+    assert_allclose(chained.displacement, compose(*parts).displacement, atol=1e-3)
+
+
+def test_a_transform_is_applied_to_images_of_other_libraries(d, tmp_path):
+    """Given as SimpleITK, as nibabel or as a path, it is the same image."""
+    image = Image(np.random.default_rng(0).random(CHAIN_SHAPES[d]).astype(np.float32), grid(d))
+    sitk.WriteImage(image.to_sitk(), str(tmp_path / "image.nii.gz"))
+    expected = wave(d, 1.0).apply(image).array
+    for given in (image.to_sitk(), image.to_nibabel(), tmp_path / "image.nii.gz", str(tmp_path / "image.nii.gz")):
+        assert_allclose(wave(d, 1.0).apply(given).array, expected, atol=1e-6)
+
+
+# Whether things meet in space
+
+
+def grid_at(d, place, side=20, spacing=2.0):
+    """A cube whose first voxel is at (place, place, …)."""
+    return replace(Grid.plain((side,) * d, (spacing,) * d), origin=(float(place),) * d)
+
+
+def ramp(grid):
+    """An image whose value is the index along its first axis."""
+    return Image(np.indices(grid.shape)[0].astype(np.int16), grid, "seg.nii.gz")
+
+
+def shift(grid, by):
+    return Transform(np.full((len(grid.shape), *grid.shape), float(by)), grid)
+
+
+def told(function):
+    """What a call warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    return [str(one.message) for one in caught if issubclass(one.category, InputWarning)]
+
+
+@pytest.mark.parametrize("method", ["apply", "apply_labels"])
+def test_an_image_that_lies_elsewhere_is_told_of(d, method):
+    transform = shift(grid_at(d, 0), 3.0)
+    (message,) = told(lambda: getattr(transform, method)(ramp(grid_at(d, 500))))
+    assert "no place in seg.nii.gz" in message
+    assert "empty" in message
+    assert not told(lambda: getattr(shift(grid_at(d, 0), 500.0), method)(ramp(grid_at(d, 500))))
+
+
+@pytest.mark.parametrize("sides", [(20, 3), (3, 60)], ids=["a small crop", "a small reference"])
+def test_a_small_thing_within_a_large_one_is_no_reason_to_warn(d, sides):
+    large, small = sides
+    transform = shift(grid_at(d, 14, large), 0.5)
+    assert not told(lambda: transform.apply(ramp(grid_at(d, 15, small))))
+
+
+def test_a_crop_that_falls_between_the_points_that_are_tried_is_found(d):
+    transform = shift(grid_at(d, 0, 64, 1.0), 0.0)
+    assert not told(lambda: transform.apply(ramp(grid_at(d, 3.6, 2, 0.5))))
+
+
+@pytest.fixture
+def chain(d, tmp_path):
+    """From a to b and from b to c, each on its grid, as files."""
+    a, b = grid_at(d, 0, 20), grid_at(d, 0, 22)
+    for name, grid in (("ab", a), ("bc", b)):
+        shift(grid, 1.0).save(tmp_path / f"{name}.mha")
+    return tmp_path / "ab.mha", tmp_path / "bc.mha", a
+
+
+def test_a_chain_in_the_wrong_order_is_told_of(chain):
+    ab, bc, a = chain
+    assert not told(lambda: load_chain([ab, bc], a))
+    (message,) = told(lambda: load_chain([bc, ab], a))
+    assert "ab.mha is on the grid of the reference" in message
+    first, second = Transform.load(bc), Transform.load(ab)
+    assert any("transform 2 is on the grid" in said for said in told(lambda: vrnet.compose(first, second, grid=a)))
+    assert not told(lambda: vrnet.compose(second, first))
+
+
+def test_a_chain_whose_grids_do_not_meet_is_told_of(d, chain, tmp_path):
+    ab, _, a = chain
+    shift(grid_at(d, 900), 1.0).save(tmp_path / "far.mha")
+    (message,) = told(lambda: load_chain([ab, tmp_path / "far.mha"], a))
+    assert "in the grid of" in message
+    assert "far.mha" in message
+    (message,) = told(lambda: load_chain([tmp_path / "far.mha"], a))
+    assert "nothing moves" in message
+
+
+def test_a_chain_is_followed_to_where_it_leads(d, chain, tmp_path):
+    """The second field lies far away, and the first leads there."""
+    a = chain[2]
+    shift(a, 900.0).save(tmp_path / "far.mha")
+    shift(grid_at(d, 900), 1.0).save(tmp_path / "there.mha")
+    assert not told(lambda: load_chain([tmp_path / "far.mha", tmp_path / "there.mha"], a))
+
+
+# Inverses
+
+
+@pytest.mark.parametrize("degrees", [30, 150])
+def test_a_deformation_with_a_large_affine_part_has_an_inverse_on_the_grid_of_moving(d, degrees):
+    """Iteration alone does not find the way back from so far."""
+    grid = Grid.plain((40, 36, 30)[:d], (2.0,) * d)
+    centre = grid.points((np.array([grid.shape]) - 1) / 2)[0]
+    affine = Affine("affine", 1.1 * turn(d, np.radians(degrees), 0.1, 0.2), np.full(d, 500.0), centre)
+    whole = smooth_transform(grid, amplitude=2.0, sigma=6.0).followed_by(affine)
+    moving = Grid(
+        tuple(2 * n for n in grid.shape),
+        grid.spacing,
+        tuple((centre + 500 - np.multiply(grid.shape, 2.0)).tolist()),
+        grid.direction,
+    )
+    back = whole.inverse(moving).transform
+    x = grid.points(np.random.default_rng(0).uniform(6, np.array(grid.shape) - 7, (200, d)))
+    assert np.percentile(np.linalg.norm(back.points(whole.points(x)) - x, axis=1), 95) < 0.2
+
+
+def test_a_round_trip_looks_where_things_move_and_between_voxels(d):
+    """Back by nothing: points end as far away as they moved, and no still background dilutes that."""
+    grid = Grid.plain((30,) * d, (2.0,) * d)
+    u = np.zeros((d, *grid.shape))
+    u[(0, *[slice(10, 14)] * d)] = 5.0
+    threshold, error, outside = round_trip(Transform(u, grid), Transform(0 * u, grid))
+    assert outside == 0
+    assert threshold == 2
+    assert error.min() > 0
+    assert_allclose(error.max(), 5)
+    assert np.median(error) > 4
+    assert len(np.unique(error)) > 1000, "linear between voxels"
+
+
+def test_a_transform_that_moves_nothing_comes_back_to_where_it_was(d):
+    still = Transform(np.zeros((d, *[12] * d)), Grid.plain((12,) * d, (1.0,) * d))
+    threshold, error, _ = round_trip(still, still)
+    assert threshold == 0
+    assert_allclose(error, 0, atol=1e-9)
+
+
+def test_what_draws_everything_together_is_drawn_apart_again(d):
+    grid = Grid.plain((12,) * d, (1.0,) * d)
+    x = np.indices(grid.shape).astype(float)
+    found = Transform(-0.999 * (x - 5.5), grid).inverse()
+    assert_allclose(found.transform.displacement, 999 * (x - 5.5), rtol=1e-3, atol=1)
+
+
+def rigid(grid, degrees, shift):
+    """A rotation about the centre of a grid, and a shift."""
+    d, centre = len(grid.shape), grid.points((np.array([grid.shape]) - 1) / 2)[0]
+    return Affine("rigid", turn(d, np.radians(degrees), 0.0, 0.0), np.full(d, shift), centre)
+
+
+@pytest.mark.parametrize("shift", [0.0, 300.0])
+def test_the_inverse_of_a_rigid_motion_is_that_of_simpleitk_up_to_the_edges_and_beyond(d, shift):
+    """Nothing of the transform says what lies beyond its grid, but for the affine map that it is."""
+    grid = Grid.plain((20, 24, 18)[:d], (1.5, 1.0, 2.0)[:d])
+    affine = rigid(grid, 10.7, shift)
+    back, residual = sample_transform(affine.itk, grid).inverse(turned(affine, grid))
+    expected = sample_transform(affine.itk.GetInverse(), back.grid)
+    assert_allclose(back.displacement, expected.displacement, atol=1e-4)
+    assert residual.max() < 1e-3
+    y = Grid(grid.shape, grid.spacing, tuple(o + shift + 6 for o in grid.origin), grid.direction)
+    beyond, residual = sample_transform(affine.itk, grid).inverse(y)
+    assert not grid.holds(affine.inverse().points(y.voxels())).all()
+    assert_allclose(beyond.displacement, sample_transform(affine.itk.GetInverse(), y).displacement, atol=1e-4)
+    assert residual.max() < 1e-3
+
+
+def test_along_the_edges_of_fixed_a_deformation_with_an_affine_part_comes_back(d):
+    """The motion beyond the affine part does not end at the border, and so must not the way back."""
+    grid = Grid.plain((40, 36, 30)[:d], (2.0,) * d)
+    deformation = smooth_transform(grid, amplitude=4.0, sigma=6.0)
+    whole = deformation.followed_by(rigid(grid, 10.7, 5.0))
+    back, residual = whole.inverse(grid_of_range(whole))
+    assert residual.max() < 0.01
+    x = grid.voxels()
+    edge = (np.array(grid.shape) - 1 - (i := grid.index(x)) < 0.5).any(1) | (i < 0.5).any(1)
+    assert np.linalg.norm(deformation.points(x[edge]) - x[edge], axis=1).mean() > 0.5
+    assert np.percentile(np.linalg.norm(back.points(whole.points(x[edge])) - x[edge], axis=1), 95) < 0.3
+
+
+@pytest.mark.parametrize(("degrees", "shift"), [(0, 2.0), (30, 400.0)])
+def test_the_grid_of_the_range_holds_all_places_a_transform_leads_to_and_few_others(d, degrees, shift):
+    grid = Grid.plain((40, 36, 30)[:d], (2.0, 1.0, 3.0)[:d])
+    whole = smooth_transform(grid, amplitude=4.0, sigma=6.0).followed_by(rigid(grid, degrees, shift))
+    found = grid_of_range(whole)
+    assert found.holds(whole.ends()).all()
+    assert np.prod(found.shape) < 2 * np.prod(grid.shape)
+
+
+def test_a_transform_that_stays_within_its_grid_has_its_inverse_there(d):
+    grid = Grid.plain((30,) * d, (2.0,) * d)
+    u = np.zeros((d, *grid.shape))
+    u[(0, *[slice(10, 14)] * d)] = 5.0
+    assert grid_of_range(Transform(u, grid)) == grid
+
+
+def test_no_grid_is_made_for_a_voxel_that_leads_far_away(d, as_users_run):
+    u = np.zeros((d, *[12] * d))
+    u[(0, *[6] * d)] = 1e5
+    with pytest.raises(BadInput, match="far apart"):
+        grid_of_range(Transform(u, Grid.plain((12,) * d, (1.0,) * d)))
+
+
+def test_points_that_lead_out_of_the_inverse_are_counted_apart(d):
+    """Half of the transform shifts out of the grid of the inverse; in the other half the way back is exact."""
+    grid = Grid.plain((20,) * d, (1.0,) * d)
+    u = np.zeros((d, *grid.shape))
+    u[0] = 10.0
+    _, error, outside = round_trip(Transform(u, grid), Transform(-u, grid))
+    assert_allclose(outside, 0.5, atol=0.05)
+    assert_allclose(error, 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("degrees", [0, 40])
+def test_a_composite_is_sampled_where_it_leads_to_moving_from(d, degrees):
+    """As that of ANTs, of an affine map and a field: the field comes first, near fixed, and moving lies elsewhere."""
+    grid = Grid.plain((30, 28, 26)[:d], (2.0,) * d)
+    affine, field = rigid(grid, degrees, 700.0), smooth_transform(grid, amplitude=3.0, sigma=6.0)
+    moving = turned(affine, grid)
+    there = sampled_before(sitk.CompositeTransform([affine.itk, field.itk]), moving)
+    assert there.grid.matches(grid)
+    assert_allclose(there.displacement, field.followed_by(affine).displacement, atol=1e-6)
