@@ -132,20 +132,21 @@ class Grid:
         """Whether both grids have the same voxels: every corner within a hundredth of a voxel."""
         if self.shape != other.shape:
             return False
-        corners = np.array(list(product(*((0.0, n - 1.0) for n in self.shape))))
-        return bool(np.abs(other.index(self.points(corners)) - corners).max() < MATCH_TOLERANCE_VOXELS)
+        return bool(np.abs(other.index(self.points(self.corners)) - self.corners).max() < MATCH_TOLERANCE_VOXELS)
+
+    @property
+    def corners(self) -> Float[ndarray, "n d"]:
+        """Indices of the voxels at the corners."""
+        return np.array(list(product(*((0.0, n - 1.0) for n in self.shape))))
 
     def overlaps(self, other: "Grid") -> bool:
         """Whether either grid has a voxel, out of a lattice of them, inside the other."""
-        return self.has_voxel_inside(other) or other.has_voxel_inside(self)
+        pairs = (self, other), (other, self)
+        return any(bool(end.holds(start.points(start.lattice())).any()) for start, end in pairs)
 
     def lattice(self) -> Float[ndarray, "n d"]:
         """Indices of a few voxels along each axis, from the first to the last."""
         return np.array(list(product(*(np.linspace(0, n - 1, LATTICE_POINTS_PER_AXIS) for n in self.shape))))
-
-    def has_voxel_inside(self, other: "Grid") -> bool:
-        """Whether a voxel of a lattice over this grid lies inside the other."""
-        return bool(other.holds(self.points(self.lattice())).any())
 
     def holds(self, points: Float[ndarray, "n d"]) -> Bool[ndarray, " n"]:
         """Which positions in the world, in LPS millimetres, lie in a voxel."""
@@ -204,7 +205,8 @@ def check_same_grid(name: str, own: Grid, image: str, grid: Grid, others: dict[s
         return
     texts = grid_text(own), grid_text(grid)
     if texts[0] == texts[1]:
-        sizes = f"both have {texts[0]}, but turned or placed otherwise, up to {farthest_mm(own, grid):.3g} mm apart"
+        gap = np.linalg.norm(own.points(own.corners) - grid.points(own.corners), axis=1).max()
+        sizes = f"both have {texts[0]}, but turned or placed otherwise, up to {gap:.3g} mm apart"
     else:
         sizes = f"it has {texts[0]}, and that grid has {texts[1]}"
     if fitting := next((other for other, each in (others or {}).items() if own.matches(each)), None):
@@ -220,12 +222,6 @@ def grid_text(grid: Grid) -> str:
     """The size of a grid in words, with where it lies."""
     size, spacing = " x ".join(map(str, grid.shape)), " x ".join(f"{h:.4g}" for h in grid.spacing)
     return f"{size} voxels of {spacing} mm at {', '.join(f'{x:.4g}' for x in grid.origin)}"
-
-
-def farthest_mm(a: Grid, b: Grid) -> float:
-    """How far the corners of two grids of one shape are apart, at most."""
-    corners = np.array(list(product(*((0.0, n - 1.0) for n in a.shape))))
-    return float(np.linalg.norm(a.points(corners) - b.points(corners), axis=1).max())
 
 
 # Affine maps of the world: x ↦ M (x − c) + c + t, from a point of fixed to one of moving, in LPS millimetres.
@@ -297,7 +293,7 @@ class Affine:
 
     def reach(self, grid: Grid) -> float:
         """How far the corners of a grid move at most, as a part of its diagonal."""
-        corners = grid.points(np.array(list(product(*((0.0, n - 1.0) for n in grid.shape)))))
+        corners = grid.points(grid.corners)
         diagonal = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
         return float(np.linalg.norm(self.points(corners) - corners, axis=1).max() / diagonal)
 

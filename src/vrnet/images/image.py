@@ -83,7 +83,8 @@ def units_of(image: SpatialImage) -> tuple[str, str]:
 
 MAX_SEGMENTS, MAX_SCATTER = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
-MAX_SCATTERED_LABELS, MAX_SCATTERED_IN_MASK = 64, 20
+NOT_LABELS = 64, "not a label map; give the labels that were drawn on it"
+NOT_A_MASK = 20, "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
 """More different numbers that change from voxel to voxel are intensities. Those of FreeSurfer are more, but come in
 patches; images have about a hundred or more. A mask has two values, or those of a label map."""
 SAMPLED_VOXELS = 100_000
@@ -225,31 +226,23 @@ def as_labels(image: Image) -> Image:
     array: ndarray[Any, Any] = image.array
     if array.dtype.kind not in "iu":
         wide = array.astype(np.float64)
-        is_whole = (np.abs(wide) < MAX_WHOLE_FLOAT).all() and (wide == np.round(wide)).all()
-        if not is_whole:
+        if not ((np.abs(wide) < MAX_WHOLE_FLOAT) & (wide == np.round(wide))).all():
             raise BadInput(f"{image.name} holds values that are not whole numbers: it is an image, not a label map; "
                            "give labels, and resample these to the nearest voxel only")  # fmt: skip
         image = image.with_array(array.astype(np.int64))
-    instead = "not a label map; give the labels that were drawn on it"
-    refuse_intensities(image.name, image.array, MAX_SCATTERED_LABELS, instead)
+    refuse_intensities(image.name, image.array, *NOT_LABELS)
     return image
 
 
-def refuse_intensities(name: str, array: Shaped[ndarray, "*s"], most: int, instead: str) -> None:
+def refuse_intensities(name: str, array: Shaped[ndarray, "*s"], most: int, advice: str) -> None:
     """BadInput where more than `most` different numbers change from voxel to voxel: it is an image, not what it was
-    given for."""
-    if (count := scattered_count(array, most)) > most:
-        raise BadInput(f"{name} holds {count:,} different numbers that change from voxel to voxel: it is an image, "
-                       f"{instead}")  # fmt: skip
-
-
-def scattered_count(array: Shaped[ndarray, "*s"], least: int) -> int:
-    """How many different numbers a map holds; 0 where they are evidently fewer than `least`, or in patches: all voxels
-    of a large map are sorted only where it must be."""
+    given for. All voxels of a large map are sorted only where it must be."""
     is_whole = array.dtype.kind in "iub"
-    if array.size == 0 or (is_whole and int(array.max()) - int(array.min()) < least) or scatter(array) < MAX_SCATTER:
-        return 0
-    return len(np.unique(array))
+    if array.size == 0 or (is_whole and int(array.max()) - int(array.min()) < most) or scatter(array) < MAX_SCATTER:
+        return
+    if (count := len(np.unique(array))) > most:
+        raise BadInput(f"{name} holds {count:,} different numbers that change from voxel to voxel: it is an image, "
+                       f"{advice}")  # fmt: skip
 
 
 def as_mask(image: Image) -> Image:
@@ -259,14 +252,8 @@ def as_mask(image: Image) -> Image:
     if image.array.dtype.kind == "f" and not (image.array == np.round(image.array)).all():
         raise BadInput(f"{image.name} holds values that are not whole numbers: a mask is 0 outside and 1 inside; of a "
                        "soft one, give the part above a threshold")  # fmt: skip
-    refuse_image_as_mask(image.name, image.array)
+    refuse_intensities(image.name, image.array, *NOT_A_MASK)
     return image.with_array(image.array != 0)
-
-
-def refuse_image_as_mask(name: str, array: Shaped[ndarray, "*s"]) -> None:
-    """BadInput where what is given as a mask has the many values, from voxel to voxel, of an image."""
-    instead = "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
-    refuse_intensities(name, array, MAX_SCATTERED_IN_MASK, instead)
 
 
 # A cine: images of one beating heart on one grid, in the order of time.
@@ -293,9 +280,7 @@ class Cine:
         if len(shape) < 1 or shape[1:] != own or len(own) not in (2, 3):
             raise BadInput(f"{self.name} is {shape} on a grid of {own}: give (t, *shape), its frames 2D or 3D")
         if len(self.frames) < MIN_FRAMES:
-            raise BadInput(
-                f"{self.name} holds one frame only: give a cine, or register two images with `vrnet register`"
-            )
+            raise BadInput(f"{self.name} holds one frame only: give a cine, or register two images by `vrnet register`")
         for k, frame in enumerate(self.frames):
             name = f"frame {k} of {self.name}"
             checked_numbers(frame, name)
@@ -445,7 +430,7 @@ def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
     inside = values != 0
     if not inside.any():
         raise BadInput(f"the mask of {name} is empty: give one that is not 0 inside")
-    refuse_image_as_mask(f"the mask of {name}", values.cpu().numpy())
+    refuse_intensities(f"the mask of {name}", values.cpu().numpy(), *NOT_A_MASK)
     return None if inside.all() else inside
 
 
