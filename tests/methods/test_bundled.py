@@ -44,8 +44,8 @@ def test_the_model_of_hippocampi_says_what_it_is():
 
 USE = """
 import sys, vrnet
-from vrnet.methods.bundled import SHORT_AXIS, load_bundled, _read_bundled
-assert _read_bundled.cache_info().currsize == 0
+from vrnet.methods.bundled import SHORT_AXIS, load_bundled
+assert load_bundled.cache_info().currsize == 0
 load_bundled(SHORT_AXIS)
 print(*{name.split(".")[1] for name in sys.modules if name.startswith("torch.")}, "sympy" in sys.modules)
 """

@@ -44,20 +44,16 @@ def is_bundled(name: str) -> bool:
 
 
 @cache
-def _read_bundled(name: str) -> Trained:
-    """The model of a name, read when it is first asked for; all who ask share it."""
-    return load_method(BUNDLED[name].file, name=name)
+def load_bundled(name: str) -> Trained:
+    """The model of a name, in whatever case, read when it is first asked for; all who ask share it."""
+    own = name.casefold()
+    return load_method(BUNDLED[own].file, name=own) if name == own else load_bundled(own)
 
 
 @cache
 def bundled_sha256(name: str) -> str:
     """The SHA-256 of the weights of a model, as this process found them first."""
     return sha256(BUNDLED[name].file)
-
-
-def load_bundled(name: str) -> Trained:
-    """The model of a name, in whatever case."""
-    return _read_bundled(name.casefold())
 
 
 # What is used where no method is named: a model of hearts where it can be right, the iterative solver elsewhere.

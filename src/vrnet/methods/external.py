@@ -40,6 +40,9 @@ class ExternalTool(Method, Protocol):
 
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray: ...
 
+    def __str__(self) -> str:
+        return type(self).__name__ + changes(self, type(self)())
+
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         """Each pair in turn, millimetres to voxels; BadInput where the tool is absent."""
         if not is_installed(self.package):
@@ -53,10 +56,9 @@ class ExternalTool(Method, Protocol):
         ) -> Float[Tensor, "b d *s"]:
             h = spacing or (1.0,) * (I0.dim() - 2)
             images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
+            arrays = [image[:, 0].cpu().numpy() for image in images]
             u = torch.zeros(len(I0), len(h), *I0.shape[2:])
-            for k, (fixed, moving, *inside) in enumerate(
-                zip(*(image[:, 0].cpu().numpy() for image in images), strict=True)
-            ):
+            for k, (fixed, moving, *inside) in enumerate(zip(*arrays, strict=True)):
                 if not inside or np.logical_and(*inside).any():  # tools refuse a slice with nothing to compare
                     mm = self.find(fixed, moving, h, inside).astype(np.float32)
                     u[k] = torch.from_numpy(mm / np.reshape(h, (-1, *[1] * len(h))).astype(np.float32))
@@ -82,9 +84,6 @@ class Demons(ExternalTool):
     def __post_init__(self) -> None:
         check_positive({"step": self.step})
         check_schedule(self.sigma, self.iterations)
-
-    def __str__(self) -> str:
-        return "Demons" + changes(self, Demons())
 
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
         import SimpleITK as sitk
@@ -126,9 +125,6 @@ class SyN(ExternalTool):
     def __post_init__(self) -> None:
         check_positive({"radius": self.radius})
         check_schedule(self.flow_sigma, self.iterations)
-
-    def __str__(self) -> str:
-        return "SyN" + changes(self, SyN())
 
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
         import ants
@@ -175,9 +171,6 @@ class FFD(ExternalTool):
         check_positive({name: getattr(self, name) for name in ("spacing", "levels", "samples", "iterations", "step")})
         if not self.bending >= 0:
             raise BadInput(f"bending is {self.bending}: it must be zero or more")
-
-    def __str__(self) -> str:
-        return "FFD" + changes(self, FFD())
 
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
         import itk
