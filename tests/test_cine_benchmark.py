@@ -33,10 +33,10 @@ def test_no_motion_misses_all_of_it(beat):
     assert {key: found[key] for key in true} == pytest.approx({key: -value for key, value in true.items()}, abs=1e-4)
 
 
-@pytest.mark.parametrize("way", ["direct", "composed"])
-def test_plain_ways_find_most_of_the_motion(beat, way):
+def test_plain_ways_find_most_of_the_motion(beat):
     moved = cine.measure(beat, np.zeros_like(beat.fields.numpy()))["systole_mm"]
-    assert cine.measure(beat, cine.find_fields(beat, "TV-L1", way)[0])["systole_mm"] < 0.6 * moved
+    for way in ("direct", "composed"):
+        assert cine.measure(beat, cine.find_fields(beat, "TV-L1", way)[0])["systole_mm"] < 0.6 * moved
 
 
 def test_each_cine_is_measured_once_and_the_table_has_means_and_the_worst(tmp_path, capsys):

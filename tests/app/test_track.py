@@ -87,25 +87,16 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
     assert of_wall.max() == pytest.approx(summary["strain"]["peaks"]["global"]["green_radial"]["percent"])
 
 
-@pytest.mark.parametrize(("value", "words", "notes"), [
-    (3, (), ["taken for the cavity of the LV", "strain needs it"]), (1, ("--label-names", "1=LV"), ["strain needs it"]),
-    (1, (), ["if it is the cavity, give --label-names 1=LV.", "closed ring of wall"]),
-])  # fmt: skip
-def test_the_cavity_alone_has_volumes_and_says_what_strain_needs(track, files, beat, value, words, notes):
-    write_image(Image((beat.labels.numpy() == 3) * np.uint8(value), GRID), files / "cavity.nii.gz")
-    status, out, err = track("--labels", files / "cavity.nii.gz", *words)
+def test_the_cavity_alone_has_volumes_and_says_what_strain_needs(track, files, beat):
+    write_image(Image((beat.labels.numpy() == 3) * np.uint8(3), GRID), files / "cavity.nii.gz")
+    status, out, err = track("--labels", files / "cavity.nii.gz")
     assert status == 0, err
-    for note in notes:
+    for note in ("taken for the cavity of the LV", "strain needs it"):
         assert re.search(f"Note: .*{re.escape(note)}", " ".join(out.split()))
     summary = json.loads((files / "out" / "summary.json").read_text())
-    assert notes[-1] in summary["strain_not_measured"]
+    assert "strain needs it" in summary["strain_not_measured"]
     assert not (files / "out" / "strain.csv").exists()
-    with (files / "out" / "volumes.csv").open() as file:
-        cells = {row["lv_ml"] != "" for row in csv.DictReader(file)}
-    is_taken_for_wall = value == 1 and not words
-    assert (summary["volumes"]["lv_ejection_fraction_percent"] is None, cells) == (
-        is_taken_for_wall, {not is_taken_for_wall}
-    )  # fmt: skip
+    assert summary["volumes"]["lv_ejection_fraction_percent"] > 10
 
 
 def test_slices_have_a_file_whose_areas_are_those_of_the_volumes(track, files):
@@ -171,91 +162,41 @@ def test_a_run_without_a_report_takes_that_of_the_run_before_away(vrnet, files):
     assert not drawn & {path.name for path in (files / "out").iterdir()}
 
 
-def test_the_right_ventricle_alone_is_tracked_and_has_no_curves_by_slice(track, files, beat):
-    write_image(Image((beat.labels.numpy() == 1) * np.uint8(1), GRID), files / "rv.nii.gz")
-    status, out, err = track("--labels", files / "rv.nii.gz", "--label-names", "1=RV")
-    assert status == 0, err
-    assert "no strain is measured" in " ".join(out.split())
-    assert {"volumes.csv"} == {path.name for path in (files / "out").glob("*.csv")}
+def one_frame(files, beat):
+    write_cine(files / "cine.nii.gz", beat.frames.numpy()[:1])
 
 
-def spoiled(k, value):
-    def spoil(files, frames):
-        frames = frames.copy()
-        frames[k] = value
-        write_cine(files / "cine.nii.gz", frames)
-
-    return spoil
-
-
-def header(**fields):
-    def spoil(files, frames):
-        image = nibabel.load(files / "cine.nii.gz")
-        image = nibabel.Nifti1Image(np.asarray(image.dataobj), image.affine, image.header)
-        for name, value in fields.items():
-            image.header[name][4] = value
-        nibabel.save(image, files / "cine.nii.gz")
-
-    return spoil
-
-
-def labels(array, grid=GRID):
-    return lambda files, frames: write_image(Image(array, grid), files / "labels.nii.gz")
-
-
-def one_frame(files, frames):
-    write_cine(files / "cine.nii.gz", frames[:1])
-
-
-def missing(files, frames):
-    (files / "cine.nii.gz").unlink()
-
-
-def cut(files, frames):
+def half_a_file(files, beat):
     (files / "cine.nii.gz").write_bytes((files / "cine.nii.gz").read_bytes()[:5000])
 
 
-def folder_of_texts(files, frames):
-    missing(files, frames)
-    (files / "cine.nii.gz").mkdir()
-    (files / "cine.nii.gz" / "notes.txt").write_text("no DICOM")
+def labels_elsewhere(files, beat):
+    write_image(Image(beat.labels.numpy()[1:], Grid.plain((47, 44, 2), GRID.spacing)), files / "labels.nii.gz")
 
 
-def nothing(files, frames):
+def nothing(files, beat):
     """The files are good."""
 
 
-def own_file(files, frames):
+def own_file(files, beat):
     (files / "out" / "transforms").mkdir(parents=True)
     (files / "out" / "transforms" / "frame_03.nii.gz").write_text("of somebody else")
 
 
 LABELLED = ("--labels", "labels.nii.gz")
-ONES = np.ones(GRID.shape, np.uint8)
-BAD = {
-    "one frame only": (one_frame, (), "one frame only|no time frames"),
-    "a frame of NaN": (spoiled(2, np.nan), (), "NaN"),
-    "a frame of zeros": (spoiled(3, 0.0), (), "frame 3 of .* shows nothing"),
-    "time runs backwards": (header(pixdim=-0.17), (), "time runs forward"),
-    "no such file": (missing, (), "there is no"),
-    "half a file": (cut, (), "cannot read"),
-    "a folder without DICOM": (folder_of_texts, (), "no DICOM image"),
-    "no such frame": (nothing, ("--frame", "5"), "frames 0 to 4"),
-    "labels on another grid": (labels(ONES[1:], Grid.plain((47, 44, 2), GRID.spacing)), LABELLED, "not on the grid"),
-    "labels of nothing": (labels(0 * ONES), LABELLED, "0 everywhere"),
-    "labels that are an image": (labels(ONES * np.float32(0.5)), LABELLED, "whole numbers"),
-    "no names of labels": (nothing, (*LABELLED, "--label-names", "wall"), "1=RV,2=Myo,3=LV"),
-    "a label named twice": (nothing, (*LABELLED, "--label-names", "1=RV,1=Myo"), "twice"),
-    "names of no part of the heart": (nothing, (*LABELLED, "--label-names", "1=scar"), "name a part of the heart"),
-    "an unknown method": (nothing, ("--method", "TV-L7"), "TV-L7"),
-    "a file of somebody else": (own_file, (), "would be lost"),
-}
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_told_in_one_line_and_nothing_is_written(vrnet, files, beat, monkeypatch, case):
-    spoil, words, said = BAD[case]
-    spoil(files, beat.frames.numpy())
+@pytest.mark.parametrize(("spoil", "words", "said"), [
+    (one_frame, (), "one frame only|no time frames"),
+    (half_a_file, (), "cannot read"),
+    (labels_elsewhere, LABELLED, "not on the grid"),
+    (nothing, ("--frame", "5"), "frames 0 to 4"),
+    (nothing, (*LABELLED, "--label-names", "1=scar"), "name a part of the heart"),
+    (nothing, ("--method", "TV-L7"), "TV-L7"),
+    (own_file, (), "would be lost"),
+])  # fmt: skip
+def test_bad_input_is_told_in_one_line_and_nothing_is_written(vrnet, files, beat, monkeypatch, spoil, words, said):
+    spoil(files, beat)
     before = everything(files)
     monkeypatch.chdir(files)
     method = () if "--method" in words else ("--method", "TV-L1")

@@ -10,7 +10,6 @@ from vrnet.errors import BadInput
 from vrnet.phantom.anatomy import LV, MYO, Heart, RandomSource, norm
 from vrnet.phantom.cycle import (
     NORMAL,
-    PATHOLOGIES,
     Infarct,
     Scanner,
     anterior_insertion,
@@ -71,7 +70,7 @@ def test_the_anterior_insertion_is_where_the_right_ventricle_ends(heart):
     assert inside < 0 < outside
 
 
-@pytest.mark.parametrize(("segment", "psi", "level"), [(1, 330, 0), (8, 30, 1), (10, 150, 1), (14, 60, 2)])
+@pytest.mark.parametrize(("segment", "psi", "level"), [(1, 330, 0), (10, 150, 1), (14, 60, 2)])
 def test_an_infarct_is_in_its_segment_and_nowhere_else(heart, segment, psi, level):
     infarct = Infarct.of(heart, [segment], remaining=0.2, is_stack=True)
     third = (heart.belly + heart.length - heart.base) / 3
@@ -82,22 +81,11 @@ def test_an_infarct_is_in_its_segment_and_nowhere_else(heart, segment, psi, leve
     assert infarct(at(heart, psi + 180)[:, None].expand(2, 3).float(), z).tolist() == pytest.approx([1] * 3, abs=0.01)
 
 
-def test_neighbouring_segments_of_an_infarct_are_joined(heart):
-    infarct = Infarct.of(heart, (7, 8), remaining=0.0, is_stack=False)
-    assert infarct(at(heart, 0.0)[:, None].float(), torch.zeros(1)).item() == pytest.approx(0, abs=0.01)
-
-
 def test_an_infarct_that_a_slice_cannot_show_is_refused(heart):
     with pytest.raises(BadInput, match="7 to 12"):
         Infarct.of(heart, (1, 2), 0.2, is_stack=False)
     with pytest.raises(BadInput, match="1 to 16"):
         Infarct.of(heart, (17,), 0.2, is_stack=True)
-
-
-def test_dilated_hearts_are_wide_and_thin_and_hypertrophic_ones_narrow_and_thick():
-    drawn = {name: p.draw_heart(RandomSource.seeded(0)) for name, p in PATHOLOGIES.items()}
-    assert drawn["hypertrophic"].endo < drawn["normal"].endo < drawn["dilated"].endo
-    assert drawn["dilated"].wall < drawn["normal"].wall < drawn["hypertrophic"].wall
 
 
 # The scanner.
@@ -110,16 +98,6 @@ def test_where_there_is_no_signal_noise_has_the_rayleigh_distribution():
     assert image.std().item() == pytest.approx(0.03 * sqrt(2 - pi / 2), rel=0.01)
 
 
-def test_the_coil_makes_what_is_anterior_brighter_by_its_gradient():
-    """y runs from anterior to posterior: the signal falls as exp(g y)."""
-    x = voxel_positions((64, 64), (2.0,) * 2, level=0.0)
-    scanner = Scanner.draw(RandomSource.seeded(0))
-    seen = Scanner(RandomSource.seeded(0), scanner.gradient, noise=0.0).image(torch.ones(64, 64), x)[:, 4:-4]
-    assert -0.004 <= scanner.gradient[1] <= -0.0005
-    slope = (seen.log()[:, 1:] - seen.log()[:, :-1]) / 2.0
-    torch.testing.assert_close(slope, torch.full_like(slope, scanner.gradient[1]), atol=1e-5, rtol=0)
-
-
 # What is exactly known, against automatic differentiation, formulas of circles, and counted voxels.
 
 
@@ -130,10 +108,8 @@ def wall_points(motion, n=40):
     return torch.stack([r * angle.cos(), r * angle.sin(), torch.full_like(r, motion.heart.belly + 5)])
 
 
-@pytest.mark.parametrize("infarct", [False, True])
-def test_green_strain_is_that_of_automatic_differentiation(motion, infarct):
-    if infarct:
-        motion = replace(motion, contractility=Infarct.of(motion.heart, (7, 8), 0.2, is_stack=True))
+def test_green_strain_is_that_of_automatic_differentiation(motion):
+    motion = replace(motion, contractility=Infarct.of(motion.heart, (7, 8), 0.2, is_stack=True))
     p = wall_points(motion)
     away = torch.cat([p[:2] / p[:2].norm(dim=0), torch.zeros_like(p[:1])])
     around = torch.stack([-away[1], away[0], away[2]])

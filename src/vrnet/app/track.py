@@ -81,15 +81,15 @@ class Track:
             )
             inputs = self.cine, self.labels, self.method_options.weights
             result, written = track_to_folder(request, self.out, inputs, stage, report=self.report)
-        metrics = result.metrics()
         screen.print(result_table(result))
         for note in result.notes():
             print_line(f"Note: {note}")
-        print_verdict(metrics["verdict"])
-        transforms = sum(name.startswith("transforms/") for name in written)
-        others = ", ".join(name for name in written if not name.startswith("transforms/"))
-        print_line(f"Wrote {counted(transforms, 'transform')}, {others} in {self.out}.")
-        end_if_failed(metrics["verdict"])
+        verdict = result.metrics()["verdict"]
+        print_verdict(verdict)
+        others = [name for name in written if not name.startswith(TRANSFORMS)]
+        transforms = counted(len(written) - len(others), "transform")
+        print_line(f"Wrote {transforms}, {', '.join(others)} in {self.out}.")
+        end_if_failed(verdict)
 
 
 def result_table(result: "CineResult") -> "Table":
@@ -98,10 +98,10 @@ def result_table(result: "CineResult") -> "Table":
     from vrnet.cardiac.strain import TITLES
     from vrnet.report.measures import number
 
-    frames, shape, by_slice = len(result.cine), result.cine.grid.shape, result.slice_axis is not None
+    frames, title = len(result.cine), method_title(result.method, result.weights)
     helped = (", turned" if result.turned_by else "") + (", refined" if result.refined_by else "")
-    title = f"{method_title(result.method, result.weights)}{helped}, {frames} frames"
-    table = numbers_table(f"{title}{', slice by slice' if by_slice else ''}", "value")
+    by_slice = ", slice by slice" if result.slice_axis is not None else ""
+    table = numbers_table(f"{title}{helped}, {frames} frames{by_slice}", "value")
     if (found := result.volumes) is not None:
         without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
         for name, fraction in found.ejection_fractions_percent.items():
@@ -112,7 +112,7 @@ def result_table(result: "CineResult") -> "Table":
             table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")
     if result.strain is not None and result.across is not None:
         measured = in_runs([k + 1 for k in sorted(result.strain.slices)])
-        table.add_row("Strain is of slices", f"{measured} (of {shape[result.across]})")
+        table.add_row("Strain is of slices", f"{measured} (of {result.cine.grid.shape[result.across]})")
     for way, length in result.closure_mm.items():
         table.add_row(f"Closure error {way}, mm", number(length))
     table.add_row("Folded voxels (strict), %", number(result.folding_strict_percent))
@@ -178,8 +178,8 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
     if result.strain is not None:
         write_rows(strain_rows(result), folder / STRAIN, (f"{m.name}_percent: {m.definition}" for m in MEASURES))
     if result.by_slice is not None and result.by_slice.slices:
-        comments = (f"{name}: {said}" for name, (_, said) in slice_columns().items())
-        write_rows(slice_rows(result), folder / SLICES, ["slice, frame: counted from 0", *comments])
+        definitions = (f"{name}: {definition}" for name, (_, definition) in slice_columns().items())
+        write_rows(slice_rows(result), folder / SLICES, ["slice, frame: counted from 0", *definitions])
     write_json(result.metrics(), folder / SUMMARY)
 
 
@@ -199,14 +199,14 @@ def volume_rows(result: "CineResult") -> list[dict[str, Any]]:
 
 def strain_rows(result: "CineResult") -> list[dict[str, Any]]:
     """One row per region and frame; comments above the header define the columns."""
-    from vrnet.cardiac.strain import MEASURES
+    from vrnet.cardiac.strain import TITLES
 
     found = result.strain
     assert found is not None
     return [
         {"region": region, **time_cell(result, t)}
-        | {f"{m.name}_percent": found.percent[r, j, t] for j, m in enumerate(MEASURES)}
-        for r, region in enumerate(found.regions)
+        | {f"{name}_percent": found.curve(name, region)[t] for name in TITLES}
+        for region in found.regions
         for t in range(len(result.cine))
     ]
 
@@ -215,14 +215,12 @@ def slice_columns() -> dict[str, tuple[str, str]]:
     """{column of slices.csv: (its curve in SliceCurves, its definition)}"""
     from vrnet.cardiac.strain import MEASURES
 
-    of_strain, ring = {m.name: m.definition for m in MEASURES}, "in this slice; empty where that is no closed ring"
+    around, away = (f"{m.definition} in this slice; empty where that is no closed ring" for m in MEASURES[:2])
     return {
         "cavity_mm2": ("cavity_mm2", "area of the cavity of the LV in the labels of this frame"),
         "wall_mm2": ("wall_mm2", "area of the wall of the LV in the labels of this frame"),
-        **{
-            f"green_{way}_percent": (f"{way}_percent", f"{of_strain[f'green_{way}']} {ring}")
-            for way in ("circumferential", "radial")
-        },
+        "green_circumferential_percent": ("circumferential_percent", around),
+        "green_radial_percent": ("radial_percent", away),
         "muscle_in_cavity_percent": (
             "muscle_percent",
             "how much more of the cavity looks like muscle than in the reference, in percent of the cavity: is no "
