@@ -91,7 +91,7 @@ def test_of_a_curve_without_an_inverse_the_direction_that_has_a_value_is_trusted
 
 
 def test_the_bend_runs_straight_between_the_centres_of_their_bins():
-    line = torch.tensor([1.0]), torch.tensor([2.0])
+    line = torch.ones(1, 1, 1, 1), torch.full((1, 1, 1, 1), 2.0)
     curves = Curves(Curve(*line, torch.tensor([[0.0, 1.0, 0.5]])), Curve(*line, torch.tensor([[1.0, 0.0, 0.0]])))
     I = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]).view(1, 1, 1, 5)
     A0, A1 = curves.apply(I, I)

@@ -25,8 +25,6 @@ from vrnet.fields.calculus import check_finite, determinant, minor, squared_norm
 Corner = tuple[int, ...]
 """The place of a voxel in its cell: 0 or 1 along each axis."""
 Simplex = tuple[Corner, ...]
-REST = 2
-"""Voxels at rest about those that move, all simplices of the outermost being at rest, too."""
 CELLS_AT_ONCE = 2**16
 """Cells whose determinants are computed together: few enough to stay in a processor's cache."""
 
@@ -61,29 +59,14 @@ def volume(simplex: Simplex) -> int:
 def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     """The least determinant of each voxel: of the 2^d simplices at it as a corner and, in 3D, of the two in the middle
     of the cell that begins at it. Every simplex of the grid is counted, at one voxel; flat axes are left out."""
-    whole = drop_flat_axes(u)
-    if whole.shape[1] == 0 or (box := _moving_box(whole)) is None:
+    moving = drop_flat_axes(u)
+    if moving.shape[1] == 0 or not moving.any():
         return torch.ones_like(u[:, 0])
-    least, moving = torch.ones_like(whole[:, 0]), whole[(slice(None), slice(None), *box)]
-    part = torch.full_like(moving[:, 0], torch.inf)
-    cells_of_row = moving[0, 0, 0].numel() * len(moving)
-    rows = max(CELLS_AT_ONCE // cells_of_row, 1)
+    least = torch.full_like(moving[:, 0], torch.inf)
+    rows = max(CELLS_AT_ONCE // moving[:, 0, 0].numel(), 1)
     for start in range(0, moving.shape[2] - 1, rows):
-        _lower(part[:, start : start + rows + 1], moving[:, :, start : start + rows + 1])
-    least[(slice(None), *box)] = part
+        _lower(least[:, start : start + rows + 1], moving[:, :, start : start + rows + 1])
     return least.view(u.shape[0], *u.shape[2:])
-
-
-def _moving_box(u: Float[Tensor, "b d *s"]) -> tuple[slice, ...] | None:
-    """The box outside of which nothing moves, and REST voxels more; None where nothing moves at all."""
-    moves = (u != 0).flatten(0, 1).any(0)
-    places = [
-        moves.movedim(axis, 0).reshape(moves.shape[axis], -1).any(1).nonzero()[:, 0].tolist()
-        for axis in range(moves.dim())
-    ]
-    if not places[0]:
-        return None
-    return tuple(slice(max(place[0] - REST, 0), place[-1] + 1 + REST) for place in places)
 
 
 def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *t"]:
@@ -121,15 +104,15 @@ def _part(corner: Corner, shape: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(c, n - 1 + c) for c, n in zip(corner, shape, strict=True))
 
 
-# The repair of folds: a field near u, u itself far from folds, whose determinants (`folds.py`) are at least MARGIN.
+# The repair of folds: a field near u, u itself far from folds, whose determinants are at least MARGIN.
 #
 # Rounds of two kinds, on the voxels of folded cells alone. To open a fold, each simplex with D(u) < MARGIN asks for the
-# shortest move to D = TARGET to first order, u ← u + (TARGET − D) ∇D / |∇D|²; a voxel that several ask makes the mean of
-# the moves, weighted by how much each lacks. That moves little but takes long where sheets overlap by many voxels; there
-# smoothing, u ← the mean of the neighbours' u, helps, and reaches further the longer a fold stays. What folds after
-# MAX_ROUNDS is drawn, by halves, towards the smoothest field that meets what lies around it, Δu = 0, in a neighbourhood
-# that grows until nothing folds. Where that is the whole grid, with nothing around it, u is drawn towards its mean: D → 1
-# as all motion relative to it is halved again and again, so there is an end.
+# shortest move to D = TARGET to first order, u ← u + (TARGET − D) ∇D / |∇D|². A voxel that several ask makes the mean
+# of the moves, weighted by how much each lacks. That moves little but takes long where sheets overlap by many voxels.
+# There smoothing helps, u ← the mean of the neighbours' u, and reaches further the longer a fold stays. What folds
+# after MAX_ROUNDS is drawn, by halves, towards the smoothest field that meets what lies around it, Δu = 0, in a
+# neighbourhood that grows until nothing folds. If that is the whole grid, with nothing around it, u is drawn towards
+# its mean: D → 1 as all motion relative to it is halved again and again, so there is an end.
 
 MARGIN = 0.02
 """The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
@@ -284,10 +267,10 @@ class Mesh:
     def narrow_cells(self, u: Tensor, cells: Tensor) -> Integer[Tensor, " narrow"]:
         """Those of the cells in which a determinant is below MARGIN."""
         found = []
-        for some in parts(cells):
+        for some in torch.split(cells, CELLS_AT_ONCE):
             D = determinant(self.jacobians(u, some)) / self.cell.volumes[:, None]
             found.append(some[~(D >= MARGIN).all(0)])
-        return torch.cat(found) if found else cells
+        return torch.cat(found)
 
     def open(self, u: Tensor, cells: Tensor) -> Integer[Tensor, " n"]:
         """Move the corners of narrow simplices of these cells, in place, and return which voxels may have moved."""
@@ -295,7 +278,7 @@ class Mesh:
         number = torch.empty_like(self.is_cell, dtype=torch.long)
         number[voxels] = torch.arange(len(voxels), device=u.device)
         moves, weights = u.new_zeros(len(u), len(voxels)), u.new_zeros(len(voxels))
-        for some in parts(cells):
+        for some in torch.split(cells, CELLS_AT_ONCE):
             for offset, move, weight in zip(self.offsets, *self.moves(u, some), strict=True):
                 places = number[some + offset]  # each once, so that sums do not depend on threads
                 moves[:, places] += move
@@ -350,11 +333,6 @@ class Mesh:
             x = voxels // stride % n
             total += u[:, voxels + stride * (x < n - 1)] + u[:, voxels - stride * (x > 0)]
         return total / (2 * len(self.shape))
-
-
-def parts(cells: Integer[Tensor, " n"]) -> Iterator[Integer[Tensor, " m"]]:
-    """As many at a time as are best computed together."""
-    return (cells[k : k + CELLS_AT_ONCE] for k in range(0, len(cells), CELLS_AT_ONCE))
 
 
 def strides(shape: tuple[int, ...]) -> list[int]:

@@ -11,12 +11,20 @@ from math import log
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.fields.calculus import compose, relative_spacing, shorten, smooth, zeros
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.linearize import SMALLEST_WEIGHT, Expansion, Linearize, Masks, linearize, weight_at
+from vrnet.variational.linearize import (
+    SMALLEST_WEIGHT,
+    Expansion,
+    Field,
+    Images,
+    Linearize,
+    Masks,
+    linearize,
+    weight_at,
+)
 from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None
@@ -40,17 +48,17 @@ def initialize(init: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, mask
 class State:
     """Where the algorithm stands."""
 
-    v: Float[Tensor, "b d *s"]
+    v: Field
     """The field as the last half step left it."""
     lin: Expansion
     is_fresh: bool = True
     """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
     memory: Memory = None
     """What a regulariser keeps from one step to the next, which may overwrite it: one slot, since a cascade has one."""
-    move: Float[Tensor, "b d *s"] | None = None
+    move: Field | None = None
     """δ of the last composed step, before it was cut, for the next to go on with."""
 
-    def move_to(self, v: Float[Tensor, "b d *s"]) -> "State":
+    def move_to(self, v: Field) -> "State":
         """The state with another field, away from where the pair was linearised."""
         return replace(self, v=v, is_fresh=False)
 
@@ -126,9 +134,7 @@ class Step(nn.Module):
 class Cascade(nn.Module):
     """The unrolled algorithm. `steps[ω][k]` is a step; the same object in several places shares its parameters."""
 
-    def __init__(
-        self, init: Initializer, steps: Sequence[Sequence[nn.Module]], linearize: Linearize = linearize
-    ) -> None:
+    def __init__(self, init: Initializer, steps: Sequence[Sequence[nn.Module]], linearize: Linearize = linearize):
         super().__init__()
         self.init, self.linearize = init, linearize
         self.parts = nn.ModuleList(dict.fromkeys(step for inner in steps for step in inner))
@@ -142,12 +148,7 @@ class Cascade(nn.Module):
         return [[self.parts[k] for k in inner] for inner in self.schedule]
 
     def refine(
-        self,
-        v: Float[Tensor, "b d *s"],
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
+        self, v: Field, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None
     ) -> Iterator[State]:
         """Every state from a given field on: one after each linearisation, one after each step."""
         memory, move = None, None
@@ -158,16 +159,9 @@ class Cascade(nn.Module):
             del state  # before the next linearisation needs the room
 
     def linearize_and_step(
-        self,
-        row: int,
-        v: Tensor,
-        memory: Memory,
-        I0: Tensor,
-        I1: Tensor,
-        spacing: Spacing,
-        masks: Masks | None = None,
-        move: Tensor | None = None,
-    ) -> Iterator[State]:
+        self, row: int, v: Field, memory: Memory, I0: Images, I1: Images, spacing: Spacing = None,
+        masks: Masks | None = None, move: Field | None = None,
+    ) -> Iterator[State]:  # fmt: skip
         """The state after one linearisation, at v, and after each of its steps."""
         lin = self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1]), weight_at(v, masks))
         state = State(v, lin, memory=memory, move=move)
@@ -176,21 +170,13 @@ class Cascade(nn.Module):
             state = self.parts[k](state)
             yield state
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         v = initialize(self.init, I0, I1, spacing, masks)
         for state in self.refine(v, I0, I1, spacing, masks):
             v = state.v
         return v
 
 
-def no_motion(
-    I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None, masks: Masks | None = None
-) -> Tensor:
+def no_motion(I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
     """The initialiser u = 0."""
     return zeros(I0)

@@ -24,30 +24,29 @@ from vrnet.errors import BadInput
 from vrnet.fields.calculus import RelativeSpacing
 from vrnet.variational.channels import locally_normalised, self_similarity
 from vrnet.variational.contrast import (
+    beside_voxels,
     conditional_mean,
     joint_histogram,
     learn_curves,
     mean,
     normalised_mutual_information,
     smooth_joint_histogram,
-    spread,
     trust,
 )
 from vrnet.variational.linearize import (
+    Density,
+    Field,
+    Images,
     Linearization,
     NormalEquations,
     WarpedPair,
     Weight,
-    as_matrices,
-    beside_vectors,
     expand_difference,
     expand_squares,
-    identity,
     maximize_in_box,
     remember,
-    solve,
+    solve_damped,
     squares,
-    times,
     warp_pair,
 )
 
@@ -75,9 +74,6 @@ EPSILON = 1e-5
 SMALLEST_VARIANCE = 1e-8
 E = TypeVar("E")
 Scalar = Float[Tensor, ""]
-Images = Float[Tensor, "b c *s"]
-Field = Float[Tensor, "b d *s"]
-Density = Float[Tensor, "b *s"]
 
 
 @runtime_checkable
@@ -157,9 +153,10 @@ class L1(Difference):
         if lin.J.shape[1] == 1:
             z = (theta * lin.rho(v) / (lin.JG + EPSILON)).clamp(-1, 1)
             return torch.addcmul(v, z / theta, lin.G[:, 0], value=-1)
-        J, G, rho = as_matrices(lin.J), as_matrices(lin.G), lin.rho(v).movedim(1, -1)
-        z = maximize_in_box(J @ G.mT + EPSILON * identity(J.shape[-2], J), beside_vectors(theta) * rho)
-        return v - times(G.mT, z).movedim(-1, 1) / theta
+        JG = torch.einsum("bki...,bli...->b...kl", lin.J, lin.G)
+        damping = EPSILON * torch.eye(lin.J.shape[1], dtype=JG.dtype, device=JG.device)
+        z = maximize_in_box(JG + damping, (theta * lin.rho(v)).movedim(1, -1))
+        return v - torch.einsum("bki...,b...k->bi...", lin.G, z) / theta
 
     def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
         return rho.abs().sum(1)
@@ -173,12 +170,12 @@ class L2(Difference):
     summary = "squared differences"
 
     def prox(self, v: Field, lin: Linearization, theta: Tensor) -> Field:
-        """u = v − Gᵀ(JGᵀ + θ1)⁻¹ρ(v); with one channel, u = v − Gρ(v) / (⟨J, G⟩ + θ)."""
+        """u = v − (JᵀJ + θH)⁻¹Jᵀρ(v) with H = diag(h²); with one channel, u = v − Gρ(v) / (⟨J, G⟩ + θ)."""
+        rho = lin.rho(v)
         if lin.J.shape[1] == 1:
-            return v - lin.G[:, 0] * (lin.rho(v) / (lin.JG + theta))
-        J, G, rho = as_matrices(lin.J), as_matrices(lin.G), lin.rho(v).movedim(1, -1)
-        penalty = beside_vectors(theta)[..., None] * identity(J.shape[-2], J)
-        return v - times(G.mT, solve(J @ G.mT + penalty, rho)).movedim(-1, 1)
+            return v - lin.G[:, 0] * (rho / (lin.JG + theta))
+        JJ, Jrho = torch.einsum("bki...,bkj...->bij...", lin.J, lin.J), torch.einsum("bki...,bk...->bi...", lin.J, rho)
+        return v - solve_damped(JJ, Jrho, theta, lin.h)
 
     def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
         return (rho.square() / 2).sum(1)
@@ -268,14 +265,14 @@ class NMI(Limited, Quadratic):
         seen = conditional_mean(I0, I1w, self.bins, w)
         nmi, joint = (x.to(I0) for x in normalised_mutual_information(joint_histogram(I0, I1w, self.bins, w)))
         variance = mean((seen - I0).square(), w).clamp(min=SMALLEST_VARIANCE)
-        scale = (nmi / joint / variance).sqrt().view(-1, *[1] * (I0.dim() - 1))
+        scale = (beside_voxels(nmi / joint, I0) / variance).sqrt()
         A, b, _ = squares(scale * seen, scale * (seen - I0))
-        return NormalEquations(**vars(pair), A=A, b=b, D=spread(2 - nmi, I0))
+        return NormalEquations(**vars(pair), A=A, b=b, D=beside_voxels(2 - nmi, I0).expand_as(I0)[:, 0])
 
     def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         """The same at every voxel, since it belongs to the images as a whole."""
         nmi, _ = normalised_mutual_information(joint_histogram(I0, I1w, self.bins, weight))
-        return spread(2 - nmi.to(I0), I0)
+        return beside_voxels(2 - nmi.to(I0), I0).expand_as(I0)[:, 0]
 
     def loss(self, I1w: Images, I0: Images) -> Scalar:
         """By a histogram that has a gradient."""

@@ -1,7 +1,9 @@
 """ρ(u) = ρ(u^ω) + ⟨J, u − u^ω⟩: the first-order Taylor expansion of the difference of two images.
 
-For plain intensities ρ(u^ω) = I1(x + u^ω) − I0 and J = ∇I1(x + u^ω). A data term may compare other channels of the
-images than their intensities; then ρ and J have as many channels.
+For plain intensities ρ(u^ω) = I1(x + u^ω) − I0 and J = ∇I1(x + u^ω). Images may have several channels, and a data term
+may compare other channels of them than their intensities; then ρ and J have as many.
+
+Lengths are in space, where the shortest edge of a voxel counts as 1: |u|² = Σ (h_i u_i)².
 """
 
 from collections.abc import Callable, Sequence
@@ -17,32 +19,31 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from vrnet.devices import make_rows
 from vrnet.fields.calculus import RelativeSpacing, gradient, scale, smooth, squared_norm, warp
 
-# w(x) = w0(x) · w1(x + u): where two images are compared, as a weight in the data term.
-#
-# min_u w D(ρ(u)) + θ/2 |u − v|² is the u-subproblem of D itself with θ/w in place of θ, and u = v where w is zero. So a
-# data term needs to know nothing of masks.
-
-SMALLEST_WEIGHT = 1e-6
-"""Where the weight is less, the data term counts for nothing: θ/w would overflow."""
+Images = Float[Tensor, "b c *s"]
+Field = Float[Tensor, "b d *s"]
+Density = Float[Tensor, "b *s"]
 Weight = Float[Tensor, "b 1 *s"] | None
 """w(x): how much each voxel counts; None where all count alike."""
+SMALLEST_WEIGHT = 1e-6
+"""Where the weight is less, the data term counts for nothing: θ/w would overflow."""
 
 
 @dataclass(frozen=True)
 class Masks:
     """How much each voxel of either image counts: 1 inside its mask, 0 outside, between them on coarser grids; in a
-    template, as much as it is heeded there."""
+    template, as much as it is heeded there.
+
+    w(x) = w0(x) · w1(x + u(x)) is a weight in the data term. min_u w D(ρ(u)) + θ/2 |u − v|² is the u-subproblem of D
+    itself with θ/w in place of θ, and u = v where w is zero. So a data term needs to know nothing of masks."""
 
     fixed: Float[Tensor, "b 1 *s"]
     moving: Float[Tensor, "b 1 *s"]
 
-    def weight(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b 1 *s"]:
+    def weight(self, u: Field) -> Float[Tensor, "b 1 *s"]:
         """w(x) = w0(x) · w1(x + u(x))."""
         return self.fixed * warp(self.moving, u)
 
-    def fill(
-        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"]
-    ) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
+    def fill(self, I0: Images, I1: Images) -> tuple[Images, Images]:
         """Each image, outside its own mask, as the other is, which asks for no motion: for what takes no weight.
 
         Outside both masks, where they are in-painted, both are shown as their mean."""
@@ -55,92 +56,31 @@ class Masks:
         return Masks(change(self.fixed), change(self.moving))
 
 
-def weight_at(u: Float[Tensor, "b d *s"], masks: Masks | None) -> Weight:
+def weight_at(u: Field, masks: Masks | None) -> Weight:
     """w at the field u; None, where everything counts, without masks."""
     return None if masks is None else masks.weight(u)
 
 
-# Ax = b, and its like under bounds, at every voxel at once, for matrices of a few rows.
-
-INTERIOR_POINT_ROUNDS = 15
-SMALLEST_SCALE = 1e-5
-
-
-def solve_positive(A: list[list[Tensor]], b: Sequence[Tensor]) -> Float[Tensor, "b d *s"]:
-    """A⁻¹b at every voxel, for small positive definite A, by elimination, which needs no pivots then."""
-    d, b = len(b), list(b)
-    for i, j in combinations(range(d), 2):
-        factor = A[j][i] / A[i][i]
-        A[j] = [A[j][k] - factor * A[i][k] if k > i else A[j][k] for k in range(d)]
-        b[j] = b[j] - factor * b[i]
-    for i in reversed(range(d)):
-        for k in range(i + 1, d):
-            b[i] = b[i] - A[i][k] * b[k]
-        b[i] = b[i] / A[i][i]
-    return torch.stack(b, dim=1)
-
-
-def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[Tensor, "*n c"]:
-    """argmax of ⟨r, z⟩ − ⟨z, Gz⟩/2 over |z| ≤ 1, for small positive definite G, by an interior-point method.
-
-    a and b are the multipliers of z ≤ 1 and −z ≤ 1. Each Newton step aims at a·(1 − z) = b·(1 + z) = μ, with μ a
-    twentieth of what it was, and stops short of the walls of the box; a dozen reach five digits whatever G is. In
-    float64, since close to a wall float32 has no digits left."""
-    dtype, G, r = r.dtype, G.double(), r.double()
-    scale = r.abs().amax(-1, keepdim=True) + SMALLEST_SCALE
-    z, a, b = torch.zeros_like(r), scale.expand_as(r), scale.expand_as(r)
-    for _ in range(INTERIOR_POINT_ROUNDS):
-        above, below = 1 - z, 1 + z
-        mu = (a * above + b * below).mean(-1, keepdim=True) / 20
-        mu = torch.maximum(mu, 10 * torch.finfo(r.dtype).eps * scale)
-        dz = solve(G + torch.diag_embed(a / above + b / below), r - times(G, z) - mu / above + mu / below)
-        da, db = (mu + a * dz) / above - a, (mu - b * dz) / below - b
-        fastest = torch.cat([dz / above, -dz / below, -da / a, -db / b], dim=-1).amax(-1, keepdim=True)
-        step = 0.95 / fastest.clamp(min=0.95)
-        z, a, b = z + step * dz, a + step * da, b + step * db
-    return z.to(dtype)
-
-
-def as_matrices(J: Float[Tensor, "b k d *s"]) -> Float[Tensor, "b *s k d"]:
-    """One matrix per voxel."""
-    return J.movedim((1, 2), (-2, -1))
-
-
-def beside_vectors(theta: Tensor) -> Tensor:
-    """θ as a factor of vectors (b, *s, k)."""
-    return theta.movedim(1, -1) if theta.dim() else theta
-
-
-def identity(n: int, like: Tensor) -> Float[Tensor, "n n"]:
-    return torch.eye(n, dtype=like.dtype, device=like.device)
-
-
-def times(A: Float[Tensor, "*n a b"], x: Float[Tensor, "*n b"]) -> Float[Tensor, "*n a"]:
-    return (A @ x[..., None])[..., 0]
-
-
-def solve(A: Float[Tensor, "*n a a"], x: Float[Tensor, "*n a"]) -> Float[Tensor, "*n a"]:
-    return torch.linalg.solve(A, x[..., None])[..., 0]
-
-
-REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""{image: {(channels, h): its channels}}; what is known of an image goes with it."""
+# What is known of two images at a field: the images themselves, and one of two expansions.
 
 
 @dataclass(frozen=True)
 class WarpedPair:
-    """Two images, the second of them also as the field u^ω warps it: what a data term is expanded of.
+    """Two images, the second of them also as the field u^ω warps it: what a data term is expanded of."""
 
-    Lengths are in space, where the shortest edge of a voxel counts as 1: |u|² = Σ (h_i u_i)²."""
-
-    I0: Float[Tensor, "b c *s"]
-    I1: Float[Tensor, "b c *s"]
-    I1w: Float[Tensor, "b c *s"]
+    I0: Images
+    I1: Images
+    I1w: Images
     """I1(x + u^ω)."""
-    at: Float[Tensor, "b d *s"]
+    at: Field
     """u^ω."""
     h: RelativeSpacing
     weight: Weight = None
+
+
+def warp_pair(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weight = None) -> WarpedPair:
+    """Two images and I1(x + u)."""
+    return WarpedPair(I0, I1, warp(I1, u), u, h, weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +92,7 @@ class Linearization(WarpedPair):
     J: Float[Tensor, "b k d *s"]
     """The gradient of each channel of the warped image, per voxel."""
 
-    def rho(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b k *s"]:
+    def rho(self, u: Field) -> Float[Tensor, "b k *s"]:
         """ρ(u) = ρ(u^ω) + J·(u − u^ω)."""
         return add_dot(self.rho_0, self.J, u[:, None])
 
@@ -178,23 +118,19 @@ class NormalEquations(WarpedPair):
 
     A: Float[Tensor, "b d d *s"]
     """JᵀJ, per voxel."""
-    b: Float[Tensor, "b d *s"]
+    b: Field
     """Jᵀρ(u^ω), per voxel."""
-    D: Float[Tensor, "b *s"]
+    D: Density
     """½|ρ(u^ω)|²."""
 
-    def minimize(self, v: Float[Tensor, "b d *s"], theta: Float[Tensor, "*theta"]) -> Float[Tensor, "b d *s"]:
+    def minimize(self, v: Field, theta: Float[Tensor, "*theta"]) -> Field:
         """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
 
         def make(rows: slice) -> Tensor:
-            penalty = theta[:, 0, rows] if theta.dim() else theta
-            A = [[self.A[:, i, j, rows] for j in range(len(self.h))] for i in range(len(self.h))]
-            for i, edge in enumerate(self.h):
-                A[i][i] = A[i][i] + penalty * edge**2
-            b, w = self.b[:, :, rows], v[:, :, rows]
+            A, b, w = self.A[:, :, :, rows], self.b[:, :, rows], v[:, :, rows]
             if v is not self.at:
-                b = add_dot(b, self.A[:, :, :, rows], (w - self.at[:, :, rows])[:, None])
-            return w - solve_positive(A, b.unbind(1))
+                b = add_dot(b, A, (w - self.at[:, :, rows])[:, None])
+            return w - solve_damped(A, b, theta[:, :, rows] if theta.dim() else theta, self.h)
 
         return make_rows(make, v)
 
@@ -222,31 +158,14 @@ Channels = Callable[[Tensor, RelativeSpacing], Tensor]
 """(image, h) -> what is compared of it, (b, k, *s)."""
 
 
+def linearize(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weight = None) -> Linearization:
+    """Expand the difference of two images at u, channel by channel."""
+    return expand_difference(warp_pair(I0, I1, u, h, weight), lambda I: I)
+
+
 def average(linearize: Callable[..., NormalEquations], window: float) -> Linearize:
     """The same expansion, its equations averaged over a window."""
     return lambda I0, I1, u, h, weight: linearize(I0, I1, u, h, weight).averaged(window)
-
-
-def warp_pair(
-    I0: Float[Tensor, "b c *s"],
-    I1: Float[Tensor, "b c *s"],
-    u: Float[Tensor, "b d *s"],
-    h: RelativeSpacing,
-    weight: Weight = None,
-) -> WarpedPair:
-    """Two images and I1(x + u)."""
-    return WarpedPair(I0, I1, warp(I1, u), u, h, weight)
-
-
-def linearize(
-    I0: Float[Tensor, "b c *s"],
-    I1: Float[Tensor, "b c *s"],
-    u: Float[Tensor, "b d *s"],
-    h: RelativeSpacing,
-    weight: Weight = None,
-) -> Linearization:
-    """Expand the difference of the intensities of two images at u."""
-    return expand_difference(warp_pair(I0, I1, u, h, weight), lambda I: I)
 
 
 def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) -> Linearization:
@@ -257,10 +176,8 @@ def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) ->
 
 
 def expand_squares(pair: WarpedPair, channels: Channels) -> NormalEquations:
-    """Expand the mean over channels of half the squared difference of two images.
-
-    The channels of the warped image are made anew. Their gradients are taken one by one, so that no more than one is
-    held."""
+    """Expand the mean over channels of half the squared difference of two images; those of the warped one are made
+    anew."""
     seen = channels(pair.I1w, pair.h)
     A, b, D = squares(seen, seen - remember(channels, pair.I0, pair.h))
     return NormalEquations(**vars(pair), A=A, b=b, D=D)
@@ -268,8 +185,8 @@ def expand_squares(pair: WarpedPair, channels: Channels) -> NormalEquations:
 
 def squares(
     seen: Float[Tensor, "b k *s"], residual: Float[Tensor, "b k *s"]
-) -> tuple[Float[Tensor, "b d d *s"], Float[Tensor, "b d *s"], Float[Tensor, "b *s"]]:
-    """JᵀJ, Jᵀρ and ½|ρ|² with J = ∇(channels seen), each the mean over the channels."""
+) -> tuple[Float[Tensor, "b d d *s"], Field, Density]:
+    """JᵀJ, Jᵀρ and ½|ρ|² with J = ∇(channels seen), each the mean over the channels; one gradient is held at a time."""
     k, d, shape = seen.shape[1], seen.dim() - 2, seen.shape[2:]
     A, b = seen.new_zeros(len(seen), d, d, *shape), seen.new_zeros(len(seen), d, *shape)
     for channel, rho in zip(seen.unbind(1), residual.unbind(1), strict=True):
@@ -280,7 +197,11 @@ def squares(
     return A, b, squared_norm(residual) / (2 * k)
 
 
-def remember(channels: Channels, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""{image: {(channels, h): its channels}}; what is known of an image goes with it."""
+
+
+def remember(channels: Channels, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
     """The channels of an image that stays the same, made once for as long as it lives; anew where gradients flow."""
     if torch.is_grad_enabled():
         return channels(I, h)
@@ -291,6 +212,9 @@ def remember(channels: Channels, I: Float[Tensor, "b c *s"], h: RelativeSpacing)
     return known[key]
 
 
+# Small systems at every voxel at once.
+
+
 def add_dot(
     a: Float[Tensor, "b c *s"], x: Float[Tensor, "b c d *s"], y: Float[Tensor, "b #c d *s"]
 ) -> Float[Tensor, "b c *s"]:
@@ -299,3 +223,51 @@ def add_dot(
     for x_i, y_i in zip(x.unbind(2), y.unbind(2), strict=True):
         total.addcmul_(x_i, y_i)
     return total
+
+
+def solve_damped(A: Float[Tensor, "b d d *s"], b: Field, theta: Float[Tensor, "*theta"], h: RelativeSpacing) -> Field:
+    """(A + θH)⁻¹b with H = diag(h²): of A = Σ ∇m ∇mᵀ and b = Σ ∇m r over channels m, the negative of the δ of the
+    paper's Appendix 1. θ is one number, or one per voxel (b, 1, *s)."""
+    penalty = theta[:, 0] if theta.dim() else theta
+    rows = [[A[:, i, j] + penalty * h[i] ** 2 if i == j else A[:, i, j] for j in range(len(h))] for i in range(len(h))]
+    return solve_positive(rows, b.unbind(1))
+
+
+def solve_positive(A: list[list[Tensor]], b: Sequence[Tensor]) -> Field:
+    """A⁻¹b at every voxel, for small positive definite A, by elimination, which needs no pivots then."""
+    d, b = len(b), list(b)
+    for i, j in combinations(range(d), 2):
+        factor = A[j][i] / A[i][i]
+        A[j] = [A[j][k] - factor * A[i][k] if k > i else A[j][k] for k in range(d)]
+        b[j] = b[j] - factor * b[i]
+    for i in reversed(range(d)):
+        for k in range(i + 1, d):
+            b[i] = b[i] - A[i][k] * b[k]
+        b[i] = b[i] / A[i][i]
+    return torch.stack(b, dim=1)
+
+
+INTERIOR_POINT_ROUNDS = 15
+SMALLEST_SCALE = 1e-5
+
+
+def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[Tensor, "*n c"]:
+    """argmax of ⟨r, z⟩ − ⟨z, Gz⟩/2 over |z| ≤ 1, for small positive definite G, by an interior-point method.
+
+    a and b are the multipliers of z ≤ 1 and −z ≤ 1. Each Newton step aims at a·(1 − z) = b·(1 + z) = μ, with μ a
+    twentieth of what it was, and stops short of the walls of the box; a dozen reach five digits whatever G is. In
+    float64, since close to a wall float32 has no digits left."""
+    dtype, G, r = r.dtype, G.double(), r.double()
+    scale = r.abs().amax(-1, keepdim=True) + SMALLEST_SCALE
+    z, a, b = torch.zeros_like(r), scale.expand_as(r), scale.expand_as(r)
+    for _ in range(INTERIOR_POINT_ROUNDS):
+        above, below = 1 - z, 1 + z
+        mu = (a * above + b * below).mean(-1, keepdim=True) / 20
+        mu = torch.maximum(mu, 10 * torch.finfo(r.dtype).eps * scale)
+        right = r - (G @ z[..., None])[..., 0] - mu / above + mu / below
+        dz = torch.linalg.solve(G + torch.diag_embed(a / above + b / below), right[..., None])[..., 0]
+        da, db = (mu + a * dz) / above - a, (mu - b * dz) / below - b
+        fastest = torch.cat([dz / above, -dz / below, -da / a, -db / b], dim=-1).amax(-1, keepdim=True)
+        step = 0.95 / fastest.clamp(min=0.95)
+        z, a, b = z + step * dz, a + step * da, b + step * db
+    return z.to(dtype)

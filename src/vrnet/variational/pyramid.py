@@ -1,12 +1,11 @@
 """Coarse to fine: a level of the pyramid is an initialiser for the next."""
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from vrnet.fields.calculus import relative_spacing, resize, resize_field, warp, zeros
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.contrast import learn_curves
-from vrnet.variational.linearize import Masks, weight_at
+from vrnet.variational.linearize import Field, Images, Masks, weight_at
 
 SMALLEST_AXIS = 16
 """Voxels that an axis keeps at least."""
@@ -38,13 +37,7 @@ class CoarseToFine(nn.Module):
         super().__init__()
         self.solve = solve
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         fine = tuple(I0.shape[2:])
         coarse = coarser_shape(fine, spacing)
         if coarse == fine:
@@ -64,13 +57,7 @@ class RelearnContrast(nn.Module):
         super().__init__()
         self.solve, self.rounds = solve, rounds
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         v, h = zeros(I0), relative_spacing(spacing, I0.dim() - 2)
         for _ in range(self.rounds):
             curves = learn_curves(I0, warp(I1, v), h, weight_at(v, masks))

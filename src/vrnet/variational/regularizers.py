@@ -23,6 +23,7 @@ from vrnet.fields.calculus import (
     RelativeSpacing,
     add_divergence,
     forward_gradient,
+    gradient,
     scale,
     smooth,
     squared_gradient,
@@ -32,6 +33,7 @@ from vrnet.fields.folds import determinants
 
 ROOT_EPSILON = 1e-6
 Scalar = Float[Tensor, ""]
+Field = Float[Tensor, "b d *s"]
 Density = Float[Tensor, "b *s"]
 Memory = Tensor | None
 """What a prox keeps for the next time it is asked: the dual variable of TV. It belongs to the next call, which may
@@ -46,7 +48,7 @@ class Penalty(Protocol):
     summary: ClassVar[str]
 
     @abstractmethod
-    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+    def value(self, u: Field, h: RelativeSpacing) -> Density:
         """R at every voxel, of a field in voxels with edges h."""
 
     @property
@@ -54,7 +56,7 @@ class Penalty(Protocol):
         """Whether its value can be minimised by gradients, so that it can be part of a loss."""
         return True
 
-    def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
+    def loss(self, u: Field) -> Scalar:
         """What training weighs with α: the mean of the value, taking voxels for cubes."""
         return self.value(u, (1.0,) * u.shape[1]).mean()
 
@@ -64,9 +66,7 @@ class Regularizer(Penalty, Protocol):
     """A penalty whose proximal map can be computed, so that a solver can use it."""
 
     @abstractmethod
-    def prox(
-        self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
-    ) -> tuple[Float[Tensor, "b d *s"], Memory]:
+    def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
         """The v that minimises weight · R(v) + 1/2 |v − u|², and what to remember for the next time."""
 
     def strength(self, lam: float, theta: float) -> float:
@@ -84,16 +84,14 @@ class TV(Regularizer):
     iterations: int = 1
     """Steps of the dual ascent at each call; one is enough where the dual variable is remembered."""
 
-    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+    def value(self, u: Field, h: RelativeSpacing) -> Density:
         return squared_gradient(scale(u, h), h).sqrt()
 
-    def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
+    def loss(self, u: Field) -> Scalar:
         """The mean of √(ε + |∇u|²): where the field is flat, the root alone has no gradient."""
         return (ROOT_EPSILON + squared_gradient(u, (1.0,) * u.shape[1])).sqrt().mean()
 
-    def prox(
-        self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
-    ) -> tuple[Float[Tensor, "b d *s"], Memory]:
+    def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
         """v = u + w div p after p ← (p + τ∇v) / max(1, |p + τ∇v|): projected gradient ascent on the dual, |p| ≤ 1.
 
         p is the memory, or starts from zero. It is overwritten unless grad mode is on."""
@@ -118,9 +116,7 @@ class Quadratic(Regularizer, Protocol):
 
     order: ClassVar[int]
 
-    def prox(
-        self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
-    ) -> tuple[Float[Tensor, "b d *s"], Memory]:
+    def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
         symbol = laplacian_symbol(u.shape[2:], h, u) ** self.order
         return cosine_transform(cosine_transform(u) / (1 + weight * symbol), inverse=True), None
 
@@ -133,10 +129,10 @@ class Diffusion(Quadratic):
     summary = "diffusion (smooth motion)"
     order = 1
 
-    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+    def value(self, u: Field, h: RelativeSpacing) -> Density:
         return squared_gradient(scale(u, h), h) / 2
 
-    def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
+    def loss(self, u: Field) -> Scalar:
         """The mean of squared forward differences along an axis, averaged over the axes, in voxels: what the paper's α
         weighs. (The paper prints central differences, which do not see a checkerboard.)"""
         return torch.stack([torch.diff(u, dim=axis).square().mean() for axis in range(2, u.dim())]).mean()
@@ -150,7 +146,7 @@ class Bending(Quadratic):
     summary = "bending energy (very smooth motion, free of affine bias)"
     order = 2
 
-    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+    def value(self, u: Field, h: RelativeSpacing) -> Density:
         v = scale(u, h)
         laplacian = add_divergence(torch.zeros_like(v), forward_gradient(v), tuple(edge**-2 for edge in h))
         return laplacian.square().sum(1) / 2
@@ -163,7 +159,7 @@ class Gaussian(Regularizer):
     name = "Gaussian"
     summary = "Gaussian smoothing (as demons)"
 
-    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+    def value(self, u: Field, h: RelativeSpacing) -> Density:
         """Zero: the energy that is watched is the data term alone."""
         return torch.zeros_like(u[:, 0])
 
@@ -171,9 +167,7 @@ class Gaussian(Regularizer):
     def is_for_training(self) -> bool:
         return False
 
-    def prox(
-        self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
-    ) -> tuple[Float[Tensor, "b d *s"], Memory]:
+    def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
         """u smoothed with a standard deviation of `weight` shortest edges."""
         return smooth(u, tuple(weight / edge for edge in h)), None
 
@@ -190,14 +184,13 @@ class CentralDiffusion(Penalty):
     name = "CentralDiffusion"
     summary = "diffusion by central differences, which do not see a checkerboard"
 
-    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
-        v = scale(u, h)
-        squares = [(central_difference(v, axis) / edge).square() for axis, edge in enumerate(h)]
-        return torch.stack(squares).sum((0, 2)) / 2
+    def value(self, u: Field, h: RelativeSpacing) -> Density:
+        squares = [squared_norm(J) / edge**2 for J, edge in zip(gradient(scale(u, h)).unbind(2), h, strict=True)]
+        return torch.stack(squares).sum(0) / 2
 
-    def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
+    def loss(self, u: Field) -> Scalar:
         """The mean of squared central differences along an axis, averaged over the axes, in voxels."""
-        return torch.stack([central_difference(u, axis).square().mean() for axis in range(u.dim() - 2)]).mean()
+        return gradient(u).square().mean()
 
 
 @dataclass(frozen=True)
@@ -207,7 +200,7 @@ class Huber(Penalty):
     name = "Huber"
     summary = "Huber-type smoothness (nearly linear in large differences)"
 
-    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+    def value(self, u: Field, h: RelativeSpacing) -> Density:
         return (0.01 + squared_gradient(scale(u, h), h)).sqrt()
 
 
@@ -221,7 +214,7 @@ class Folding(Penalty):
     margin: float = 0.1
     """The determinant from which a simplex counts as nearly folded."""
 
-    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+    def value(self, u: Field, h: RelativeSpacing) -> Density:
         lacking = torch.stack([(self.margin - D).clamp(min=0).square() for _, D in determinants(u)]).mean(0)
         return functional.pad(lacking, (0, 1) * (u.dim() - 2))  # no cell begins at the far border
 
@@ -230,13 +223,6 @@ REGULARIZERS: dict[str, Regularizer] = {term.name: term for term in (TV(), Diffu
 """Every regulariser of the solvers by its name."""
 TRAINING_PENALTIES: dict[str, Penalty] = {term.name: term for term in (CentralDiffusion(), Huber(), Folding())}
 """What can be trained with beside the regularisers."""
-
-
-def central_difference(v: Float[Tensor, "b c *s"], axis: int) -> Float[Tensor, "b c *s"]:
-    """(v(x + 1) − v(x − 1)) / 2 along an axis; beyond the border a field is what it is there."""
-    n, axis = v.shape[2 + axis], 2 + axis
-    longer = torch.cat([v.narrow(axis, 0, 1), v, v.narrow(axis, n - 1, 1)], dim=axis)
-    return (longer.narrow(axis, 2, n) - longer.narrow(axis, 0, n)) / 2
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ from vrnet.errors import Progress
 from vrnet.fields.calculus import RelativeSpacing, relative_spacing, warp
 from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.linearize import Masks, Weight, weight_at
+from vrnet.variational.linearize import Density, Field, Images, Masks, Weight, weight_at
 from vrnet.variational.pyramid import SMALLEST_AXIS, RelearnContrast, coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 
@@ -34,23 +34,12 @@ class Energy:
     lam: float
 
     def __call__(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1w: Float[Tensor, "b c *s"],
-        u: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-        weight: Weight = None,
+        self, I0: Images, I1w: Images, u: Field, h: RelativeSpacing, weight: Weight = None
     ) -> Float[Tensor, " b"]:
         """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
         return self.of(self.data.value(I1w, I0, h, weight), u, h, weight)
 
-    def of(
-        self,
-        D: Float[Tensor, "b *s"],
-        u: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-        weight: Weight = None,
-    ) -> Float[Tensor, " b"]:
+    def of(self, D: Density, u: Field, h: RelativeSpacing, weight: Weight = None) -> Float[Tensor, " b"]:
         """E(u), given the data term at every voxel.
 
         Under a weight, D is a weighted mean, and λR counts as much beside it as in the steps. A field that leaves
@@ -67,7 +56,7 @@ class Energy:
 class Descent:
     """The field of least energy, and the energies seen: of no motion, then after the steps of each linearisation."""
 
-    v: Float[Tensor, "b d *s"]
+    v: Field
     energies: Float[Tensor, "n b"]
 
 
@@ -83,8 +72,8 @@ class Solver(nn.Module):
         self.cascade, self.energy, self.tolerance = cascade, energy, tolerance
 
     def candidates(
-        self, I0: Tensor, I1: Tensor, spacing: Spacing, masks: Masks | None = None
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+        self, I0: Images, I1: Images, spacing: Spacing, masks: Masks | None = None
+    ) -> Iterator[tuple[Field, Density]]:
         """(v, the data term at v) after the steps of each linearisation."""
         v, moved = initialize(self.cascade.init, I0, I1, spacing, masks), False
         for state in self.cascade.refine(v, I0, I1, spacing, masks):
@@ -96,13 +85,7 @@ class Solver(nn.Module):
         h = relative_spacing(spacing, v.shape[1])
         yield v, self.energy.data.value(warp(I1, v), I0, h, weight_at(v, masks))
 
-    def descend(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Descent:
+    def descend(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Descent:
         """Refine the initial field until the energy of every pair has settled.
 
         A pair of which nothing is compared even without motion stays at rest, at an energy of 0."""
@@ -124,7 +107,7 @@ class Solver(nn.Module):
             del v, D
         return Descent(best.contiguous(), torch.stack(energies))
 
-    def starting_from(self, v: Float[Tensor, "b d *s"]) -> "Solver":
+    def starting_from(self, v: Field) -> "Solver":
         """The same solver, which begins with a given field, and not with that of a coarser level."""
 
         def given(I0: Tensor, I1: Tensor, spacing: Spacing = None, masks: Masks | None = None) -> Tensor:
@@ -132,19 +115,11 @@ class Solver(nn.Module):
 
         return Solver(Cascade(given, self.cascade.steps, self.cascade.linearize), self.energy, self.tolerance)
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         return self.descend(I0, I1, spacing, masks).v
 
 
-def choose(
-    which: Bool[Tensor, " b"], a: Float[Tensor, "b d *s"], b: Float[Tensor, "b d *s"]
-) -> Float[Tensor, "b d *s"]:
+def choose(which: Bool[Tensor, " b"], a: Field, b: Field) -> Field:
     """a for the pairs where `which` holds, b for the others; without a copy where all agree."""
     if which.all() or not which.any():
         return a if which.all() else b

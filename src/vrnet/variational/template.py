@@ -14,7 +14,7 @@ from torch.nn import functional
 from vrnet.errors import BadInput, shape_text
 from vrnet.fields.calculus import compose, repeat_border
 from vrnet.variational.cascade import Initializer, Spacing, initialize
-from vrnet.variational.linearize import Masks
+from vrnet.variational.linearize import Field, Images, Masks
 
 MakeSolver = Callable[[int, torch.device], Initializer]
 """What finds a field in d dimensions, on a device; it takes masks."""
@@ -34,20 +34,14 @@ class ThroughTemplate(nn.Module):
         self.register_buffer("image", image)
         self.register_buffer("weight", weight)
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         (T, w), everywhere = self.on_grid(I0), torch.ones_like(I0)
         w0, w1 = (masks.fixed, masks.moving) if masks else (everywhere, everywhere)
         found = self.solve(torch.cat([I0, T]), torch.cat([T, I1]), spacing, torch.cat([w0, w]), torch.cat([w, w1]))
         a, b = found.chunk(2)
         return compose(b, a)
 
-    def fields_to(self, I: Float[Tensor, "b 1 *s"], spacing: Spacing = None) -> Float[Tensor, "b d *s"]:
+    def fields_to(self, I: Float[Tensor, "b 1 *s"], spacing: Spacing = None) -> Field:
         """The fields from the template to images: I(x + u(x)) is like T."""
         T, w = self.on_grid(I)
         return self.solve(T, I, spacing, w, torch.ones_like(I))
@@ -68,9 +62,7 @@ class ThroughTemplate(nn.Module):
         return T.expand_as(like).contiguous(), w.expand_as(like).contiguous()
 
 
-def recentre(
-    I: Float[Tensor, "b c *s"], shape: tuple[int, ...], beyond: float | None = None
-) -> Float[Tensor, "b c *t"]:
+def recentre(I: Images, shape: tuple[int, ...], beyond: float | None = None) -> Float[Tensor, "b c *t"]:
     """I on a grid of another shape about the same centre: cut, or filled with one value; without one, its border."""
     for axis, n in enumerate(shape, start=2):
         have = I.shape[axis]
