@@ -35,7 +35,6 @@ EACH_ONE_WORKER = tuple(
     f"tests/{name}.py"
     for name in (
         "app/commands/test_cohort_of_cines",
-        "app/commands/test_demo",
         "app/commands/test_train",
         "verdict/test_cine",
         "report/test_cine_page",

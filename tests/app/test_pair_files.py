@@ -238,7 +238,7 @@ def test_a_wall_that_encloses_the_rv_is_told_of(pair, names):
         with_ventricles(pair, moving=True).with_label_names(names)
 
 
-@pytest.mark.parametrize("names", ["hippocampus", "freesurfer", "1=RV,3=LV", None])
+@pytest.mark.parametrize("names", ["hippocampus", "1=RV,3=LV", None])
 def test_where_names_do_not_say_that_labels_are_hearts_nothing_is_told_of_walls(pair, names):
     exchanged = with_ventricles(pair, fixed=True, moving=True)
     with warnings.catch_warnings():

@@ -23,6 +23,10 @@ from vrnet.registration.masks import ImageMasks
 SIZES = {2: ((96, 96), 2.0), 3: ((42, 36, 32), 4.0)}
 
 
+SLOW_IN_3D = pytest.mark.parametrize("d", [2, pytest.param(3, marks=pytest.mark.release)])
+"""Each search in 3D takes seconds: three theorems are tried there every time, the others before a release."""
+
+
 @cache
 def heart(d):
     """A phantom's end-diastole, somewhere in the world, obliquely."""
@@ -94,6 +98,7 @@ def test_a_known_misplacement_is_recovered(d, kind, degrees):
     assert rotation_angle(found.rotation @ true.rotation.T) < 0.5
 
 
+@SLOW_IN_3D
 def test_contrast_does_not_matter(d):
     true = known(heart(d).grid, "rigid", 15, 10.0)
     moved = misplace(heart(d), true)
@@ -122,6 +127,7 @@ def test_a_stack_of_thick_slices_is_turned_in_space():
     assert error_mm(found, true, grid) < 2
 
 
+@SLOW_IN_3D
 def test_results_are_the_same_to_the_bit_on_any_number_of_threads(d):
     moving, masks = misplaced_heart(d, known(heart(d).grid, "rigid", 20, 15.0))
     masks = masks if d == 2 else ImageMasks()  # by which a map is sought twice
@@ -157,7 +163,9 @@ def test_too_few_slices_to_turn_are_bad_input():
         find_affine(heart(3), thin, "rigid")
 
 
-@pytest.mark.parametrize(("d", "given"), [(2, "both"), (3, "both"), (2, "fixed"), (2, "moving")])
+@pytest.mark.parametrize(
+    ("d", "given"), [(2, "both"), pytest.param(3, "both", marks=pytest.mark.release), (2, "fixed"), (2, "moving")]
+)
 def test_a_known_misplacement_is_recovered_with_masks(d, given):
     true, told = known(heart(d).grid, "affine", 15, 20.0), []
     moving, masks = misplaced_heart(d, true)
@@ -169,6 +177,7 @@ def test_a_known_misplacement_is_recovered_with_masks(d, given):
     assert told[-1] == 1
 
 
+@pytest.mark.release
 def test_the_map_of_the_whole_is_kept_unless_the_inside_plainly_contradicts_it():
     """At end-systole the heart is smaller, and by a map that is millimetres off it is a little more alike."""
     true, (shape, spacing) = known(heart(3).grid, "rigid", 8, 20.0, seed=5), SIZES[3]
@@ -188,7 +197,9 @@ def heart_moved_alone(d, true):
     return moving.with_array(np.where(masks.moving.array, moving.array, stayed)), masks
 
 
-@pytest.mark.parametrize(("d", "which"), [(2, "both"), (3, "both"), (2, "moving"), (2, "wide")])
+@pytest.mark.parametrize(
+    ("d", "which"), [(2, "both"), pytest.param(3, "both", marks=pytest.mark.release), (2, "moving"), (2, "wide")]
+)
 def test_what_stays_outside_the_mask_does_not_mislead(d, which):
     """Wide: the mask of fixed has far more inside than that of moving."""
     true = known(heart(d).grid, "rigid", 15, 20.0)
@@ -211,6 +222,7 @@ def test_masks_of_all_are_none():
     assert told[0] == told[1], "it is sought once"
 
 
+@SLOW_IN_3D
 def test_masks_turn_with_their_images_before_a_start_is_sought(d):
     """How the axes are stored does not matter."""
     true = known(heart(d).grid, "rigid", 15, 20.0)

@@ -103,7 +103,7 @@ def test_without_a_spacing_moves_are_told_in_voxels_alone():
     assert "voxels on average" in str(told)
 
 
-@pytest.mark.parametrize("axis", [0, 2])
+@pytest.mark.parametrize("axis", [0, pytest.param(2, marks=pytest.mark.release)])
 def test_slices_are_repaired_within_themselves(axis):
     kept, repaired = (registered(3, folds, axis) for folds in ("keep", "repair"))
     within = [i for i in range(3) if i != axis]
@@ -122,6 +122,7 @@ def test_a_registration_without_folds_is_not_repaired(d):
     assert np.array_equal(found.field, kept.field)
 
 
+@pytest.mark.parametrize("d", [2, pytest.param(3, marks=pytest.mark.release)])
 def test_folds_are_counted_alike_before_and_after_they_are_mended(d):
     """Also of images whose axes run against the world's, or are stored in another order."""
     images = [Image(array, Grid.plain(SIZES[d], SPACING[:d])) for array in unlike(d)]

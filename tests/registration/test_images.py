@@ -69,13 +69,6 @@ def test_an_image_of_too_little_contrast_beside_its_offset_is_called_that_and_no
         register_images(*images, "TV-L1")
 
 
-@pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e4), (np.int32, 2**24 - 300)])
-def test_an_offset_that_leaves_the_contrast_is_none_of_our_business(dtype, offset):
-    scale = 1 if dtype == np.float64 else 200
-    images = [image.with_array((scale * image.array).astype(dtype) + dtype(offset)) for image in heart(2)[:2]]
-    assert register_images(*images, "identity").method == "identity"
-
-
 def test_the_transform_takes_a_point_of_fixed_to_the_same_tissue_in_moving(d):
     """Labels brought by it, in SimpleITK, cover those of fixed far better than before."""
     fixed, moving, fixed_labels, moving_labels = heart(d)
@@ -99,7 +92,7 @@ def test_warped_is_what_simpleitk_makes_of_moving_and_the_saved_transform(d, tmp
     assert difference.max() < 1e-3 * np.ptp(moving.array)
 
 
-@pytest.mark.parametrize(("d", "kind"), [(2, ".nii.gz"), (3, ".mha"), (2, ".nrrd")])
+@pytest.mark.parametrize(("d", "kind"), [(2, ".nrrd"), (3, ".mha")])
 def test_the_format_does_not_matter(d, kind, tmp_path):
     for name, image in zip(("fixed", "moving"), heart(d)[:2], strict=True):
         write_image(image, tmp_path / f"{name}{kind}")
@@ -210,13 +203,6 @@ def test_the_default_of_an_image_is_the_model_and_of_a_volume_the_solver(d):
     assert median_difference(result.transform, tv_l1_result(d).transform, heart(d)[2]) < 0.4 * motion
 
 
-def test_motion_across_slices_is_none_in_the_world_either():
-    result = tv_l1(*stack())
-    across = result.transform.grid.axes[:, 2]
-    assert np.abs(np.einsum("i,i...->...", across, result.transform.displacement)).max() < 1e-4
-    assert np.linalg.norm(result.transform.displacement, axis=0).max() > 1
-
-
 def test_a_single_slice_stored_as_a_volume_is_a_slice():
     fixed, moving = (one_slice(image) for image in heart(3)[:2])
     result = tv_l1(fixed, moving)
@@ -230,13 +216,6 @@ def one_slice(image):
     """A single slice of a volume, as a volume."""
     grid = image.grid
     return Image(image.array[..., 20:21], Grid((*grid.shape[:2], 1), grid.spacing, grid.origin, grid.direction))
-
-
-@pytest.mark.parametrize("dtype", ["u1", "i2", "u8", "f2", "f8", ">i2"])
-def test_every_number_type_is_registered(dtype):
-    fixed, moving = heart(2)[:2]
-    coded = [image.with_array((100 * image.array).astype(dtype)) for image in (fixed, moving)]
-    assert median_difference(brief(*coded).transform, brief_result(2).transform, heart(2)[2]) < 0.5
 
 
 def test_rounding_in_a_header_does_not_change_how_a_stack_is_taken():
@@ -357,12 +336,6 @@ def test_an_affine_map_that_is_known_can_be_given(d):
     again = tv_l1(heart(d)[0], misplaced(d)[0], affine=known)
     assert again.affine is known
     assert_array_equal(again.transform.displacement, aligned_result(d).transform.displacement)
-
-
-def test_of_a_known_affine_map_about_any_centre_it_is_told_how_far_the_centre_of_fixed_moves(d):
-    known = aligned_result(d).affine
-    again = register_images(heart(d)[0], misplaced(d)[0], "identity", affine=known.about(np.zeros(d)))
-    assert_allclose(again.affine.summary()["translation_mm"], known.summary()["translation_mm"])
 
 
 def test_an_image_and_a_volume_are_bad_input():

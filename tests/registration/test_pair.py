@@ -123,15 +123,6 @@ def test_labels_of_one_image_alone_are_carried_but_not_measured(pair, result):
     assert np.array_equal(alone.warped_labels.array, expected.array)
 
 
-def test_masks_of_arrays_count_in_what_is_measured(pair):
-    inside = np.zeros(pair.fixed.array.shape, np.uint8)
-    inside[10:30, 10:30] = 1
-    found = register(pair.fixed.array, pair.moving.array, METHOD, fixed_mask=inside).metrics()
-    difference = np.abs(pair.fixed.array - pair.moving.array)[inside != 0].mean()
-    assert_allclose(found["similarity"]["mae_before"], difference, rtol=1e-5)
-    assert found["masks"]["fixed"] == "the mask of fixed"
-
-
 def test_where_a_motion_leads_out_of_moving_nothing_is_compared():
     """An image whose background is bright, shifted: the rim that it lacks would count as black."""
     far = np.random.default_rng(0).uniform(900, 1000, (44, 30)).astype(np.float32)
@@ -308,11 +299,6 @@ def test_images_are_no_labels(pair, result, on_arrays):
             result.metrics(pair.fixed_labels, image)
         with pytest.raises(BadInput, match=f"moving_labels holds .*{words}.*: it is an image, not a label map; give"):
             on_arrays.metrics(pair.fixed_labels.array, image.array)
-
-
-def test_a_page_has_a_name_of_a_page(result, tmp_path):
-    with pytest.raises(BadInput, match=r"\.html"):
-        result.report(tmp_path / "page.pdf")
 
 
 # What a notebook shows.

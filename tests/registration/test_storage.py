@@ -86,7 +86,7 @@ def test_either_order_to_store_a_picture_gives_one_transform(method):
      ("stack", "short-axis", {"match_intensities": True}), ("stack", "TV-L1", {})],
 )  # fmt: skip
 def test_several_ways_to_store_a_volume_or_a_stack_give_one_transform(kind, method, options):
-    assert farthest_apart(pair(kind), method, FEW[:3], **options) < AGREEMENT_MM
+    assert farthest_apart(pair(kind), method, FEW[: 1 if kind == "fine" else 3], **options) < AGREEMENT_MM
 
 
 @pytest.mark.usefixtures("as_users_run")
@@ -123,5 +123,6 @@ def test_the_slice_axis_is_that_of_fixed_as_it_is_stored(turn):
     assert result.warped.array.shape == fixed.array.shape
 
 
-def test_an_affine_start_does_not_depend_on_storage():
-    assert farthest_apart(pair(3), "identity", FEW[:3], affine="rigid") < AGREEMENT_MM
+@pytest.mark.parametrize("kind", [2, pytest.param(3, marks=pytest.mark.release)])
+def test_an_affine_start_does_not_depend_on_storage(kind, as_users_run):
+    assert farthest_apart(pair(kind), "identity", TURNS[kind][5:7], affine="rigid") < AGREEMENT_MM

@@ -21,9 +21,8 @@ METRICS = {
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.6239, "0.624"), (0, "0.000"), (5.678, "5.68"), (12.345, "12.3"), (123.4, "123"), (98765.4, "98765"),
-     (0.00012345, "0.00012"), (-1.5, "-1.50"), (np.float32(2), "2.00"), (None, "–"), (np.nan, "–"), (np.inf, "–"),
-     (True, "–"), ("text", "–")],
+    [(0.6239, "0.624"), (0, "0.000"), (12.345, "12.3"), (98765.4, "98765"), (0.00012345, "0.00012"), (-1.5, "-1.50"),
+     (np.float32(2), "2.00"), (None, "–"), (np.inf, "–")],
 )  # fmt: skip
 def test_a_number_has_three_digits_and_no_number_is_a_dash(value, text):
     assert number(value) == text
@@ -72,26 +71,9 @@ def test_rows_that_compare_images_say_where_and_keep_their_place():
     names = [row.name for row in summary(metrics | {"masks": {"fixed": "a.nii.gz", "moving": None}})]
     compared = ["Mean absolute difference, inside the mask", "Normalised cross-correlation, inside the mask"]
     assert names == ["Dice", *compared, "Folded, central differences (%)"]
+    both = metrics | {"masks": {"fixed": "a.nii.gz", "moving": "b.nii.gz"}}
+    assert any(row.name.endswith(", inside the masks") for row in summary(both))
     assert not any("mask" in row.name for row in summary(metrics))
-
-
-def test_the_names_of_masks_are_no_measures():
-    for masks in ({"fixed": "a.nii.gz", "moving": None}, {"fixed": None, "moving": "b.nii.gz"}):
-        assert summary({"masks": masks, "folding_percent": 0.5}) == summary({"folding_percent": 0.5})
-
-
-@pytest.mark.parametrize(
-    ("masks", "words"),
-    [
-        ({"fixed": "a.nii.gz", "moving": None}, ", inside the mask"),
-        ({"fixed": None, "moving": "b.nii.gz"}, ", inside the mask"),
-        ({"fixed": "a.nii.gz", "moving": "b.nii.gz"}, ", inside the masks"),
-        (None, ""),
-    ],
-)
-def test_one_mask_is_no_plural(masks, words):
-    metrics = {"similarity": {"mae_before": 2.0, "mae_after": 1.0}} | ({"masks": masks} if masks else {})
-    assert [row.name for row in headline(metrics)] == [f"Mean |difference|{words}"]
 
 
 def test_a_structure_that_is_absent_has_dashes():
@@ -143,10 +125,6 @@ def test_folds_beyond_the_limit_of_failure_are_marked_in_header_table_and_note()
         assert {row.warning for row in summary(metrics) if "strict" in row.name} == {word}
         repair = {"folded_percent": percent, "changed_percent": 9.0, "mean_move_mm": 1.0, "max_move_mm": 2.0}
         assert repair_note({"repair": repair}).startswith("Many folds repaired" if word else "Folds repaired")
-
-
-def test_without_measures_there_are_no_rows():
-    assert headline({}) == summary({}) == by_structure({}) == []
 
 
 def test_lengths_of_arrays_without_a_spacing_are_in_voxels():

@@ -175,12 +175,6 @@ def test_the_button_goes_to_the_largest_motion_in_planes_and_slices(page, turned
                     expected_greys(shown.warped[..., k], shown), atol=3)  # fmt: skip
 
 
-def test_the_slider_moves_the_cross(page, turned):
-    shown = orient_for_viewing(turned)
-    set_range(page, "slice", 5)
-    assert shown.grid.index(position(page)[0][None])[0, 2] == pytest.approx(5, abs=0.06)
-
-
 def test_motion_is_drawn_over_the_planes(page):
     """Arrows and the grid on the canvas above, colours in the planes themselves."""
     drawn = (
@@ -224,21 +218,6 @@ def test_hostile_names_are_text(page, turned):
     assert page.find_elements("css selector", "#volume img, h1 img") == []
 
 
-def test_planes_that_end_below_the_window_are_shown_from_their_top(page):
-    """Whatever is below the window, what is above its end is as it is on a high screen."""
-    whole = {"width": 1200, "height": 1200, "deviceScaleFactor": 1, "mobile": False}
-    left, top, width, height = areas(page)["axial"]
-    seen, rows = [], slice(round(top), round(top + height / 4))
-    try:
-        for end in (1200, round(top + height / 2) + 80):
-            page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", whole | {"height": end})
-            seen.append(screen(page)[round(left) : round(left + width), rows])
-    finally:
-        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", whole)
-    assert seen[0].max() > 50
-    assert np.abs(seen[0] - seen[1]).mean() < 3
-
-
 def test_planes_have_names_and_letters_of_directions_only_where_the_header_says_them(software, path, turned, tmp_path):
     write_report(tmp_path / "page.html", replace(turned, grid=Grid.plain(SHAPE, (2.0, 1.5, 1.8))), METRICS, [], {})
     for file, letters in ((path, 12), (tmp_path / "page.html", 0)):
@@ -246,28 +225,3 @@ def test_planes_have_names_and_letters_of_directions_only_where_the_header_says_
         assert len(opened.find_elements("css selector", ".plane")) == 3
         assert len(opened.find_elements("css selector", ".plane i")) == letters
         assert len(opened.find_elements("css selector", ".plane b")) == letters / 4
-
-
-def test_of_very_many_structures_the_one_under_the_cross_is_outlined_alone(software, turned, tmp_path):
-    """Until all are asked for; and the planes lie above the dock though the verdict has many reasons."""
-    bands = np.zeros(SHAPE, int)
-    bands[:, 5:31] = (np.arange(26) // 2 + 1)[:, None]
-    pair = replace(turned, fixed_labels=bands, moving_labels=bands, warped_labels=bands)
-    said = ["The images are less alike after than before, and here are more words to say it in."] * 5
-    verdict = {"level": "failed", "reasons": said, "try": said[:3]}
-    write_report(tmp_path / "many.html", pair, METRICS | {"verdict": verdict}, [], {})
-    page = open_file(software, tmp_path / "many.html", "#position", width=1280, seconds=MAX_SECONDS)
-    count = """const c = document.getElementById("plane-lines"), hues = new Set();
-    const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
-    for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) hues.add(d[i] + 256 * d[i + 1] + 65536 * d[i + 2]);
-    return hues.size"""
-    screen(page)
-    alone = page.execute_script(count)
-    assert alone >= 1
-    low, high = page.execute_script("""
-        const box = (selector) => document.querySelector(selector).getBoundingClientRect();
-        return [box('#planes-box').bottom, box('.dock').top];""")
-    assert low < high
-    page.execute_script("document.getElementById('outlines').click()")
-    screen(page)
-    assert page.execute_script(count) >= 13 > alone

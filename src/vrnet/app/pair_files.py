@@ -297,25 +297,24 @@ class Known:
         if record is None:
             return cls(masks)
         place, recorded = transform.with_name(METRICS), [path for path in record.masks if path is not None]
-        paths, asks_for_masks = both(recorded), bool(recorded) and not any(masks) and not ignore_masks
-        files = [record.files.get("fixed", ""), record.files.get("moving", "")]
+        files = [record.files.get(role, "") for role in ("fixed", "moving")]
         if files != [fixed.name, moving.name]:
-            if asks_for_masks:
-                warn_of_input(f"{place} names masks, but of {both(files)}: they are not used. If they are for these "
-                              f"images, give --fixed-mask and --moving-mask ({paths})")  # fmt: skip
-            if record.affine or record.is_matched:
+            if record.affine or record.is_matched or (recorded and not any(masks) and not ignore_masks):
                 warn_of_input(
-                    f"{place} tells how {both(files)} were compared, which are other images: that is not used"
+                    f"{place} tells how {' and '.join(files)} were compared, which are other images: that is not used. "
+                    "If its masks are for these images, give --fixed-mask and --moving-mask"
                 )
             return cls(masks)
-        if asks_for_masks and (gone := [path for path in recorded if not exists(path)]):
-            warn_of_input(f"{transform} was found inside masks that are no longer there: {both(gone)}. The whole "
-                          "images are compared, unless --fixed-mask and --moving-mask say where they are")  # fmt: skip
-        elif asks_for_masks:
-            warn_of_input(
-                f"the images are compared inside {paths}, as {place} names them (--ignore-masks compares all)"
-            )
-            masks = record.masks
+        if recorded and not any(masks) and not ignore_masks:
+            paths, gone = (" and ".join(map(str, each)) for each in (recorded, [p for p in recorded if not exists(p)]))
+            if gone:
+                warn_of_input(f"{transform} was found inside masks that are no longer there: {gone}. The whole images "
+                              "are compared, unless --fixed-mask and --moving-mask say where they are now")  # fmt: skip
+            else:
+                warn_of_input(
+                    f"the images are compared inside {paths}, as {place} names them (--ignore-masks compares all)"
+                )
+                masks = record.masks
         return cls(masks, record, transform)
 
     def conditions(self, grid: Grid) -> dict[str, Any]:
@@ -333,11 +332,6 @@ class Known:
             warn_of_input(f"{self.transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
                           "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
         return {"affine": affine, "remap": self.record.brightness, "options": self.record.options}
-
-
-def both(paths: Sequence[object]) -> str:
-    """a and b; or the one that there is."""
-    return " and ".join(map(str, paths))
 
 
 # What a reader is told of the images and the field, beside the verdict.

@@ -13,11 +13,7 @@ from vrnet.errors import BadInput, counted, percent
 from vrnet.vocabulary import Interpolation, Space
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
-    from numpy import ndarray
-
     from vrnet.images.grid import Grid
-    from vrnet.images.image import Image
 
 SHOWN_OUTSIDE = 0.005
 """The part of points that is worth a line, where they are left out."""
@@ -50,6 +46,8 @@ class Apply:
     """For an image."""
 
     def run(self) -> None:
+        import numpy as np
+
         from vrnet.files import check_file, check_not_input
         from vrnet.images.image import segment_count
         from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
@@ -69,7 +67,8 @@ class Apply:
             warped = transform.apply(image, grid, self.interpolation)
         write_image(warped, self.out)
         print_line(f"Wrote {self.out}.")
-        if is_constant(warped) and not is_constant(image) and image.grid.holds(transform.on(grid).ends()).any():
+        is_empty = np.ptp(warped.array) == 0 < np.ptp(image.array)
+        if is_empty and image.grid.holds(transform.on(grid).ends()).any():
             print_line(f"Note: {self.out} is empty: what {image.name} shows lies elsewhere. Check what each file is, "
                        "and the order of transforms.")  # fmt: skip
         if not self.labels and (count := segment_count(image)):
@@ -130,6 +129,8 @@ class Invert:
 
     def invert_field(self, itk: "sitk.Transform | None", moving: "Grid | None") -> list[str]:
         """Write the inverse of a transform that is not linear; returns what is to be said of it."""
+        import numpy as np
+
         from vrnet.images.transforms import Transform, field_grid, grid_of_range, round_trip, sampled_before
 
         if itk is None or field_grid(itk) is not None:
@@ -143,29 +144,20 @@ class Invert:
                            "image that it leads to")  # fmt: skip
         back = there.inverse(moving or grid_of_range(there)).transform
         back.save(self.out)
-        return describe_round_trip(*round_trip(there, back))
-
-
-def is_constant(image: "Image") -> bool:
-    """Whether an image shows nothing."""
-    return bool(image.array.min() == image.array.max())
-
-
-def describe_round_trip(moved: float, error: "Float[ndarray, ' n']", outside: float) -> list[str]:
-    """How exact an inverse is, in sentences."""
-    import numpy as np
-
-    who = f"random points that move by more than {moved:.2g} mm"
-    if not len(error):
-        return [f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?"]
-    median, p95, worst = np.percentile(error, (50, 95, 100))
-    told = [
-        f"From FIXED to MOVING and back, half of {who} end within {median:.3f} mm of where they began, 95 % within "
-        f"{p95:.3f} mm, and the farthest {worst:.2f} mm away, where the transform squeezes or folds."
-    ]
-    if outside >= SHOWN_OUTSIDE:
-        told.append(f"{percent(outside)} of these points are not counted: they lead out of the grid of the inverse.")
-    return told
+        moved, error, outside = round_trip(there, back)
+        who = f"random points that move by more than {moved:.2g} mm"
+        if not len(error):
+            return [f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?"]
+        median, p95, worst = np.percentile(error, (50, 95, 100))
+        told = [
+            f"From FIXED to MOVING and back, half of {who} end within {median:.3f} mm of where they began, 95 % within "
+            f"{p95:.3f} mm, and the farthest {worst:.2f} mm away, where the transform squeezes or folds."
+        ]
+        if outside >= SHOWN_OUTSIDE:
+            told.append(
+                f"{percent(outside)} of these points are not counted: they lead out of the grid of the inverse."
+            )
+        return told
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,7 +102,7 @@ def parameters_of(result: PairResult) -> dict[str, Any] | None:
 
 
 def unmatched_brightness(result: PairResult) -> Remap | None:
-    """What would make the warped image as bright as fixed at the voxels that both have, of a transform from a file;
+    """For a transform from a file: what would make the warped image as bright as fixed at the voxels that both have;
     None where they are so, or were compared so, or were to be compared as they are."""
     if not result.is_from_file or result.is_matched or result.options.brightness == "keep":
         return None

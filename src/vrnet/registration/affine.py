@@ -239,7 +239,7 @@ def measure(level: Level, affine: Affine) -> Found:
     share = share_inside(level, affine)
     try:
         return Found(affine, -share * optimiser.MetricEvaluate(level.fixed, level.moving) if share else 0.0)
-    except RuntimeError:  # as good as nothing of fixed is taken into moving
+    except RuntimeError:  # hardly any voxel of fixed is taken into moving
         return Found(affine, 0.0)
 
 
@@ -273,7 +273,7 @@ def refine(level: Level, start: Affine, kind: AffineKind) -> Found:
     optimiser.SetInitialTransform(change, True)
     try:
         optimiser.Execute(level.fixed, level.moving)
-    except RuntimeError:  # as good as nothing of fixed is taken into moving
+    except RuntimeError:  # hardly any voxel of fixed is taken into moving
         return before
     matrix = np.reshape(change.GetMatrix(), (d, d))
     found = start.compose(Affine(kind, matrix, np.array(change.GetTranslation()), start.centre))

@@ -1,6 +1,6 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -46,13 +46,18 @@ SLICES_APART = 1e6
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
-class InverseField(NamedTuple, Generic[Array]):
+@dataclass(frozen=True, repr=False, eq=False)
+class InverseField(Generic[Array]):
     """The way back from moving to fixed, and how far from where it began each voxel of moving ends, there and back."""
 
     field: Array
     """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
     residual: Array
     """(*s), in voxels; large where the registration folds. Outside its grid that goes on as at the border."""
+
+    def __iter__(self) -> Iterator[Array]:
+        """Both, in this order: field, residual = result.inverse()."""
+        return iter((self.field, self.residual))
 
     def __repr__(self) -> str:
         return f"InverseField(field {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
@@ -277,7 +282,7 @@ def find_motion(I0: Tensor, I1: Tensor, inside: Inside, plan: Plan, progress: Pr
 def solve(
     I0: Tensor, I1: Tensor, inside: Inside, plan: Plan, progress: Progress | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(field, energies) of a pair of images (*s), of which slices are a batch of 2D pairs, their energies averaged."""
+    """(field, energies) of a pair of images (*s). Slices are a batch of 2D pairs, whose energies are averaged."""
     method, find, slice_axis = plan.method, plan.find, plan.slice_axis
     spacing = spacing_within(plan.spacing, slice_axis)
     in_threads = method.is_network and I0.device == CPU

@@ -49,14 +49,14 @@ def register_images(
     they are at least two and a half times as far apart as the voxels within them (a trained model decides by its
     dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
     intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
-    fixed; warped keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
+    fixed; warped keeps its own. Masks lie on the grid of their image and are nonzero inside: only there images are
     compared, and where moving has voxels; the outside can only guide an affine start. The rest is as of `register`."""
     pair = ImagePair.read(fixed, moving, fixed_mask=fixed_mask, moving_mask=moving_mask)
-    known = (
-        affine.checked(len(pair.fixed.grid.shape)).about(pair.fixed.grid.centre) if isinstance(affine, Affine) else None
-    )
+    known, kind = None, affine
+    if isinstance(affine, Affine):
+        known, kind = affine.checked(len(pair.fixed.grid.shape)).about(pair.fixed.grid.centre), "none"
     options = RegistrationOptions(
-        affine="none" if isinstance(affine, Affine) else affine,
+        affine=kind,
         slices=slices,
         brightness=brightness,
         match_intensities=match_intensities,
@@ -65,7 +65,7 @@ def register_images(
     )
 
     def stage(name: str) -> Progress:
-        """Of the stages of a registration, `progress` hears of the deformation that is sought."""
+        """`progress` is told only how far the deformation is."""
         return progress if progress and name.startswith("registering") else lambda done: None
 
     return register_pair(pair, parse_method(method, average=average).load(), options, stage, known)

@@ -25,7 +25,7 @@ from vrnet.registration.masks import Inside
 MAX_FACTOR = 1e30
 """Intensities are float32."""
 MAX_VOXELS = 50_000
-"""Of larger images every n-th voxel is looked at."""
+"""In larger images every n-th voxel is looked at."""
 ITERATIONS = 15
 SCALE = 1.5
 """s, in medians of r."""
@@ -37,9 +37,9 @@ CLOSE_TO_LINE = 0.95
 """The weighted correlation from which images count as two of one scan. Below it are images of two subjects, or such as
 show little but what moved."""
 MAX_CHANGE, MAX_CHANGE_OF_OTHERS = 0.13, 0.46
-"""By which part of the wider range the line may change an end of the range of moving, and is not used. Of images close
-to their line, and of others. Of 476 real slices of one scan each, 99 % show at most 0.1, and one more than this limit;
-tight boxes about these hearts, where most of what is seen moves, up to 0.41."""
+"""A line is not used if it changes either end of the range of moving by less than this part of the wider range: for
+images close to their line, and for others. Of 476 real slices of one scan each, 99 % show at most 0.1, and one more
+than this limit; tight boxes about these hearts, where most of what is seen moves, up to 0.41."""
 
 Values = TypeVar("Values", ndarray, Tensor)
 

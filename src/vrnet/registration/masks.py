@@ -62,7 +62,7 @@ class Inside:
 
     @property
     def of_each(self) -> tuple[Mask, Mask]:
-        """Where the intensities of each image are looked at: of one without a mask, in that of the other."""
+        """Where the intensities of each image are looked at: in its mask, or in that of the other if it has none."""
         fixed = self.moving if self.fixed is None else self.fixed
         return fixed, self.fixed if self.moving is None else self.moving
 

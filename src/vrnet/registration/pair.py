@@ -203,8 +203,8 @@ class Reportable(Generic[Labels]):
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class PairResult(ImagePair, Reportable[ImageLike]):
-    """A registered pair: what `register_images` returns. Of a transform from a file, little is known of how it was
-    found; `affine`, `remap` and `options` are what is recorded beside it."""
+    """A registered pair: what `register_images` returns. If the transform came from a file, little is known about how
+    it was found; `affine`, `remap` and `options` are what is recorded beside it."""
 
     transform: Transform
     """From fixed to moving, on the grid of fixed: the whole of it, with the affine start."""

@@ -84,7 +84,9 @@ def grey_windows(images: Mapping[str, Float[ndarray, "*s"]], percentiles: tuple[
     They are the same for all, so that greys can be compared; unless the ranges of fixed and moving are so far apart
     that one of them would be all black or all white."""
     own = {name: window_of([images[name]], percentiles) for name in ("fixed", "moving")}
-    if are_far_apart(own["fixed"], own["moving"]):
+    narrow, wide = sorted(high - low for low, high in own.values())
+    middles = [(low + high) / 2 for low, high in own.values()]
+    if wide > MAX_RANGE_RATIO * narrow or abs(middles[0] - middles[1]) > MAX_OFFSET * wide:
         return {name: own["fixed" if name == "fixed" else "moving"] for name in images}
     return dict.fromkeys(images, window_of([images["fixed"], images["moving"]], percentiles))
 
@@ -93,12 +95,6 @@ def window_of(images: Sequence[Float[ndarray, "*s"]], percentiles: tuple[float, 
     """These percentiles of the intensities of images of one shape."""
     low, high = np.percentile(np.stack(images), percentiles).tolist()
     return (low, high) if high > low else (low, low + 1)
-
-
-def are_far_apart(a: Window, b: Window) -> bool:
-    """Whether one range is much wider than the other, or their middles lie far from each other."""
-    narrow, wide = sorted(high - low for low, high in (a, b))
-    return wide > MAX_RANGE_RATIO * narrow or abs(sum(a) - sum(b)) / 2 > MAX_OFFSET * wide
 
 
 # Stacks of slices in 8 bits, each as one picture: a file written out in the page itself.
@@ -136,26 +132,21 @@ def rank_labels(labels: Integer[ndarray, "*s"], values: list[int]) -> UInt8[ndar
 
 def encode_sheet(slices: UInt8[ndarray, "w h n"], kind: str = "PNG") -> str:
     """All slices in one picture, row by row of `sheet_columns(n)`, as a data: address of a PNG or JPEG file."""
+    from PIL import Image
+
     w, h, n = slices.shape
     across = sheet_columns(n)
     tiles = np.zeros((ceil(n / across) * across, h, w), np.uint8)
     tiles[:n] = slices.transpose(2, 1, 0)
     picture = tiles.reshape(-1, across, h, w).swapaxes(1, 2).reshape(-1, across * w)
-    return f"data:image/{kind.lower()};base64,{b64encode(encode_picture(picture, kind)).decode()}"
+    file = BytesIO()
+    Image.fromarray(picture).save(file, kind, quality=JPEG_QUALITY)
+    return f"data:image/{kind.lower()};base64,{b64encode(file.getvalue()).decode()}"
 
 
 def sheet_columns(n: int) -> int:
     """How many of n slices stand side by side: about as many as rows, since browsers limit either side."""
     return ceil(sqrt(n))
-
-
-def encode_picture(picture: UInt8[ndarray, "rows columns"], kind: str) -> bytes:
-    """A greyscale file: PNG, exact, or JPEG, several times smaller, with errors of about one grey in a hundred."""
-    from PIL import Image
-
-    file = BytesIO()
-    Image.fromarray(picture).save(file, kind, quality=JPEG_QUALITY)
-    return file.getvalue()
 
 
 # The templates of pages: what is put into them is text, and never becomes code.

@@ -18,7 +18,6 @@ from vrnet.images.image import Cine, Image
 from vrnet.images.transforms import Transform
 from vrnet.registration.pair import PairResult
 from vrnet.report import measures
-from vrnet.report.cine import frame_text
 from vrnet.report.drawing import (
     DIFFERENCE_MAP,
     FOLD,
@@ -78,7 +77,7 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
     """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice.
 
     Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
-    called. Of opposite contrasts differences would mean nothing: checkerboards are in their place."""
+    called. For opposite contrasts differences would mean nothing: checkerboards are shown instead."""
     from vrnet.report.drawing import Picture
 
     whole = orient_for_viewing(pair)
@@ -361,14 +360,14 @@ def cine_figure(cine: Cine) -> "Figure":
     window = window_of([cine.frames[numbers].astype(np.float32)], IMAGE_PERCENTILES)
     figure, axes = panels(len(numbers), cine.name)
     for ax, t in zip(axes, numbers, strict=True):
-        when = frame_text(t, len(cine)) + (f", {cine.times_ms[t]:.0f} ms" if cine.times_ms else "")
+        when = f"frame {t + 1} of {len(cine)}" + (f", {cine.times_ms[t]:.0f} ms" if cine.times_ms else "")
         flat, spacing = middle_slice(cine.frames[t], cine.grid)
         show_image(ax, flat, when, *window, spacing)
     return figure
 
 
 def transform_figure(transform: Transform) -> "Figure":
-    """Deformed grid, motion and Jacobian determinant; of a volume, of the slice that moves most."""
+    """Deformed grid, motion and Jacobian determinant; for a volume, in the slice that moves most."""
     whole, k = busiest_slice(transform)
     flat = whole if whole.fixed.ndim == 2 else whole.cut(k)
     figure, axes = panels(3, str(transform) if whole.fixed.ndim == 2 else f"{transform}; slice {k + 1}")
@@ -419,7 +418,7 @@ def middle_slice(
 
 THUMBNAIL = "thumbnail.png"
 MAX_SIDE_PIXELS = 128
-"""Of each of the three images."""
+"""The longer side of each of the three images."""
 
 
 def write_thumbnail(path: Path, pair: View) -> None:

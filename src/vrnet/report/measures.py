@@ -52,7 +52,7 @@ NO_MEASURES = (
     "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
     "mask_paths", "label_names",
 )  # fmt: skip
-"""Of metrics.json."""
+"""Entries of metrics.json that are no measures."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Row:
     warning: str = ""
     """What is wrong with the value after, in a word: it is worse than the one before, or many voxels fold."""
     label: str = ""
-    """Of a structure, its number."""
+    """The number of a structure."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
 def likeness_shown(metrics: Mapping[str, Any]) -> dict[str, str]:
     """{measure: name} of how alike the images are, as far as it tells how good a registration is.
 
-    A difference of intensities tells that where the method compares them. Of opposite contrasts neither it nor the
+    A difference of intensities tells that where the method compares them. For opposite contrasts neither it nor the
     correlation does."""
     from vrnet.verdict.advice import compares_structure
 

@@ -103,12 +103,6 @@ def page_data(
     }
 
 
-def page_colours() -> dict[str, Any]:
-    """The colours that the scripts of a page paint with."""
-    maps = {"difference": colour_stops(DIFFERENCE_MAP), "jacobian": colour_stops(JACOBIAN_MAP)}
-    return {**maps, "range": JACOBIAN_RANGE, "fold": FOLD, "grid": GRID, "mask": MASK}
-
-
 def edge_letters(grid: Grid) -> dict[str, str]:
     """The letters of what lies left, right, above and below in the pictures of a volume, by the grid of its file.
 
@@ -140,7 +134,7 @@ def span_with_margin(is_inside: Bool[ndarray, " n"], part: float = BOX_MARGIN) -
 # The slices of a page one by one: overlap of the structures, likeness, folds and motion, and which slice is worst.
 
 LEAST_PART = 0.05
-"""Of the labelled voxels of the slice that has most: the tips of structures overlap by chance, and are not ranked."""
+"""Slices with fewer labelled voxels, as a part of the slice that has most, are not ranked: tips overlap by chance."""
 MAX_STRUCTURES = 8
 """Structures that have a row of their own; of more, only the mean is shown."""
 
@@ -168,13 +162,13 @@ class Overlap:
 
     @property
     def means(self) -> Float[ndarray, " n"]:
-        """Of each slice, over the labels that both masks show there; NaN where there are none."""
+        """The mean in each slice over the labels that both masks show there; NaN where there are none."""
         is_known = ~np.isnan(self.dice)
         with np.errstate(invalid="ignore"):
             return np.where(is_known, self.dice, 0.0).sum(0) / is_known.sum(0)
 
     def cells(self, row: int) -> list[Cell]:
-        """What a table says of a label in each slice. Of one that a single mask shows it says which: an overlap of 0
+        """What a table says of a label in each slice. If only one mask shows it, the table says which: an overlap of 0
         would blame the registration for where a mask ends."""
         told = zip(cells(self.dice[row], 1.0), self.only_fixed[row], self.only_moving[row], strict=True)
         return [Cell(f"only in {'fixed' if a else 'moving'}", None, None, True) if a or b else c for c, a, b in told]
@@ -362,7 +356,10 @@ def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float
         configuration=run.get("configuration", ""),
         run=run,
         strip=slice_table(shown, slices, look.colours, names),
-        colours=page_colours(),
+        colours={
+            **{"difference": colour_stops(DIFFERENCE_MAP), "jacobian": colour_stops(JACOBIAN_MAP)},
+            **{"range": JACOBIAN_RANGE, "fold": FOLD, "grid": GRID, "mask": MASK},
+        },
         data=data,
         niivue=viewer_script() if data["volume"] else "",
         is_aligned=view.is_aligned,

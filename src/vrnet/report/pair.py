@@ -180,9 +180,9 @@ class PageSlices:
     det: Float[ndarray, "w h n"]
     folded: UInt8[ndarray, "w h n"]
     folded_percent: Float[ndarray, " n"]
-    """Of the voxels of each slice, by the strict count."""
+    """The part of each slice, by the strict count."""
     spacing: tuple[float, ...]
-    """Of shown pixels, in mm, along the axes of the motion."""
+    """The size of shown pixels, in mm, along the axes of the motion."""
     numbers: list[int]
     """The numbers of the slices in the volume, from 0."""
     factors: tuple[int, ...]

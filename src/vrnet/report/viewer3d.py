@@ -28,11 +28,11 @@ MAX_VOXELS = 2**24
 MAX_MOTION_VOXELS = 2**20
 """Motion and determinants are smooth: of larger volumes, they are sampled at every second voxel, or fewer."""
 MAX_MOTION_BYTES = 1_200_000
-"""Of motion and determinants together, when compressed: those of a rough field are sampled at fewer voxels."""
+"""For motion and determinants together, compressed: a rough field is sampled at fewer voxels."""
 GREY_STEPS = (1, 2, 4, 8)
 """How far apart the greys of a page are, of 255: as near as MAX_GREY_BYTES lets them be."""
 MAX_GREY_BYTES = 3_300_000
-"""Of the three images together, when compressed: so that the page of a brain, also a ruined one, stays below 8 MB."""
+"""For the three images together, compressed: so the page of a brain, also a ruined one, stays below 8 MB."""
 DETERMINANTS = (-1.0, -1 + 255 / 64)
 """The range of the determinants, in steps of 1/64."""
 SLAB_SLICES = 16
