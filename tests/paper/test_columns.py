@@ -12,7 +12,6 @@ from vrnet.paper.tables import (
     p_value,
     published_columns,
     significance_columns,
-    size_column,
     timed_images,
 )
 
@@ -112,7 +111,3 @@ def test_images_that_are_timed_have_the_papers_size_but_quickly():
     assert timed_images(BUDGETS["short"], 2) == ((160, 160), 1.8)
     assert timed_images(BUDGETS["paper"], 3) == ((128, 128, 96), 1.2)
     assert np.prod(timed_images(BUDGETS["quick"], 3)[0]) < 5000
-
-
-def test_sizes_are_in_millions_and_methods_that_learn_nothing_have_none():
-    assert size_column({"a": 0, "b": 1_940_000, "c": 31_030_000}).cells == {"b": "1.94", "c": "31"}

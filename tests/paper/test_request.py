@@ -4,6 +4,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from benchmarks.collect import collect
 
 from tests.paper.recomputation import compare_table, compare_times, read_csv
 from vrnet.app.paper import Paper, PaperRequest, known_names, make_figure, make_table, plan_study
@@ -11,7 +12,6 @@ from vrnet.data.prepared import Source
 from vrnet.errors import BadInput
 from vrnet.paper.budget import small_phantoms
 from vrnet.paper.figures import ALPHAS, CASCADE_LINES, FIGURES
-from vrnet.paper.results import collect
 from vrnet.paper.specs import TABLES, TIMED_METHODS
 from vrnet.paper.tables import choose_entries
 from vrnet.phantom.cycle import PATHOLOGIES

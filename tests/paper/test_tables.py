@@ -9,7 +9,7 @@ from vrnet.errors import BadInput, InputWarning
 from vrnet.methods.names import parse
 from vrnet.paper.budget import BUDGETS
 from vrnet.paper.specs import TABLES
-from vrnet.paper.tables import build_runtime_table, build_table, parameter_notes, table_title
+from vrnet.paper.tables import build_runtime_table, build_table, parameter_notes
 
 NAMES = TABLES["initialisation"].methods
 SCORES = {
@@ -147,18 +147,6 @@ def test_real_hearts_in_3d_stand_beside_what_was_published_of_private_ones(study
     published = {row[0]: str(row[column]) for row in table.rows if row[column] is not None}
     assert (published["FFD"], published["U-L1-2x1"]) == (".739(.047)", ".728(.031)")
     assert len(published) == 11
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "words"),
-    [
-        ("ukbb", "phantom", "Methods on UK Biobank: measured on phantom, not on ukbb"),
-        ("cmr3d", "phantom3d", "Methods on 3D cardiac MR: measured on phantom3d, not on cmr3d"),
-        ("acdc", "acdc", "Methods on ACDC"),
-    ],
-)
-def test_a_table_of_other_data_than_its_own_says_so(name, data, words):
-    assert table_title(TABLES[name], data) == words
 
 
 def test_notes_tell_steps_seeds_hardware_and_versions(known):

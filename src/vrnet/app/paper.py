@@ -76,6 +76,7 @@ class Paper:
         request = PaperRequest(
             source, self.out, budget, device, self.at_once, self.seeds, self.jobs, self.alphas, self.measured_only
         )
+        table = None
         try:
             with stage_progress() as stage:
                 if self.kind == "table":
@@ -85,7 +86,7 @@ class Paper:
         except KeyboardInterrupt:
             print_line(STOPPED)
             raise
-        if self.kind == "table":
+        if table:
             screen.print(paper_table(table))
             for line in table.notes:
                 print_line(line)
@@ -107,7 +108,7 @@ class Paper:
 
 # What a reader asks for: a table or a figure by its name. What is missing is measured, and files are written.
 
-RUNTIME = "runtime"
+RUNTIME, FIGURE_DATA = "runtime", "acdc"
 MAX_RUNS = 1000
 """Seeds, and networks that are trained at once."""
 Say = Callable[[str], None]
@@ -115,7 +116,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class PaperRequest:
-    """Where images come from and results go, and what may be spent on them."""
+    """Where images come from and results go, and what may be spent on them: see `Paper`."""
 
     source: Source
     """Where images come from; `source.data` is empty where the table's own data set is meant."""
@@ -123,15 +124,10 @@ class PaperRequest:
     budget: str = "short"
     device: str = "auto"
     at_once: int = 4
-    """How many networks are trained at the same time."""
     seeds: int = 1
-    """How often each learned method is trained, at least."""
     jobs: int = 1
-    """How many subjects are measured at the same time."""
     alphas: tuple[float, ...] = ()
-    """What α of each learned method of a table is chosen from, on validation subjects; the budget's, if empty."""
     measured_only: bool = False
-    """Whether a table is of what is measured already, and names the other rows, instead of measuring them."""
 
     def __post_init__(self) -> None:
         check_jobs(self.jobs)
@@ -146,29 +142,29 @@ class PaperRequest:
 def make_table(name: str, request: PaperRequest, stage: Stage, say: Say) -> tuple[Table, list[Path]]:
     """A table, and the files that it was written to."""
     check_name(name, "table")
+    budget = BUDGETS[request.budget]
     if name == RUNTIME:
         check_plain(request, "the table of times")
-        budget = BUDGETS[request.budget]
         widths = budget if budget.phantoms else BUDGETS["paper"]
-        table, file = build_runtime_table(request.out, budget, widths, stage), with_budget(name, budget)
+        table, stem = build_runtime_table(request.out, budget, widths, stage), name
     else:
         spec = TABLES[name]
         study = plan_study(request, spec.data, spec.fallback, stage, say)
         table = build_table(name, study, request.seeds, request.alphas, request.measured_only)
-        file = file_stem(name, study.results, spec.data)
-    return table, table.write(request.out / "tables", file)
+        stem = name if study.data == spec.data else f"{name}_{study.data}"
+    return table, table.write(request.out / "tables", with_budget(stem, budget))
 
 
 def make_figure(name: str, request: PaperRequest, stage: Stage, say: Say) -> list[Path]:
     """Draw a figure, and write it beside the numbers that it was drawn from; return both files."""
     check_name(name, "figure")
     check_plain(request, f"the figure {name}")
-    figure = FIGURES[name]
     given = request.source.data  # of any dimension: a figure can be drawn of either
-    study = plan_study(request, given if given in DIMENSIONS else figure.data, None, stage, say)
-    picture, numbers = figure.draw(study)
-    stem = request.out / "figures" / file_stem(name, study.results, figure.data)
-    paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".csv")]
+    study = plan_study(request, given if given in DIMENSIONS else FIGURE_DATA, None, stage, say)
+    picture, numbers = FIGURES[name](study)
+    stem = name if study.data == FIGURE_DATA else f"{name}_{study.data}"
+    place = request.out / "figures" / with_budget(stem, study.results.budget)
+    paths = [place.with_name(f"{place.name}{suffix}") for suffix in (".png", ".csv")]
     save(picture, paths[0])
     write_rows(numbers, paths[1])
     return paths
@@ -198,11 +194,6 @@ def find_data(
         raise BadInput(f"this is not made of {name}: choose one of {known}, or a file that vrnet prepare made of one")
     named = source if source.data else replace(source, data=name)
     return name, lambda split, purpose: named.split(split, purpose, stage, say)
-
-
-def file_stem(name: str, results: Results, own: str) -> str:
-    """The name of a table's or figure's files: one of other data than its own says so."""
-    return with_budget(name if results.data == own else f"{name}_{results.data}", results.budget)
 
 
 def with_budget(stem: str, budget: Budget) -> str:

@@ -1,7 +1,6 @@
 """The paper's figures. Each is drawn from numbers, which are written beside it as a CSV file."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -60,7 +59,8 @@ class RegisteredSlice(NamedTuple):
 
 
 def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
-    """Warped image, warped mask, displacement, grid, Jacobian and difference, one column per method."""
+    """Warped image, warped mask, displacement, grid, Jacobian and difference, one column per method; the images before
+    registration in the first."""
     names = [name for name in COMPARED_METHODS[study.d] if study.can_run(name)]
     sample = study.test.samples[len(study.test.samples) // 2]
     pair = len(sample.fixed) // 2
@@ -72,32 +72,30 @@ def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
     before = cut_slice(sample, pair, torch.zeros(1, study.d, *sample.fixed.shape[2:]))
     fixed, labels = slice_of(sample.fixed[pair, 0], before.k), sample.fixed_labels
     mask = None if labels is None else slice_of(labels[pair, 0], before.k)
-    figure = draw_methods(fixed, mask, before, found, f"{study.data}, {sample.name}")
-    return figure, [
-        {"method": name, "mean_difference": float(np.abs(after.image - fixed).mean())} for name, after in found.items()
-    ]
-
-
-def draw_methods(
-    fixed: ndarray, mask: ndarray | None, before: RegisteredSlice, found: dict[str, RegisteredSlice], title: str
-) -> "Figure":
-    """The images before registration in the first column, then one column per method."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(2.1 * (len(found) + 1), 2.2 * len(ROWS)), layout="constrained")
-    axes = figure.subplots(len(ROWS), len(found) + 1)
+    figure, axes = new_grid(len(ROWS), len(found) + 1, 2.2, f"{study.data}, {sample.name}")
     show_inputs(list(axes[:, 0]), fixed, mask, before)
     scale = max(float(np.abs(after.u).max()) for after in found.values())
     for column, (name, after) in zip(axes.T[1:], found.items(), strict=True):
         column[0].set_title(name, fontsize=10)
         show_method(list(column), fixed, mask, after, scale)
+    for column, titles in zip(axes.T[:2], (INPUT_ROWS, ROWS), strict=True):
+        for ax, title in zip(column, titles, strict=True):
+            ax.set_ylabel(title, fontsize=8)
+    return figure, [
+        {"method": name, "mean_difference": float(np.abs(after.image - fixed).mean())} for name, after in found.items()
+    ]
+
+
+def new_grid(rows: int, columns: int, height: float, title: str) -> "tuple[Figure, ndarray]":
+    """A figure of rows x columns axes without ticks, each row so many inches high."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.1 * columns, height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
-    for column, labels in zip(axes.T[:2], (INPUT_ROWS, ROWS), strict=True):
-        for ax, label in zip(column, labels, strict=True):
-            ax.set_ylabel(label, fontsize=8)
     figure.suptitle(title)
-    return figure
+    return figure, axes
 
 
 def find_field(method: Method, sample: Sample, pair: int) -> Tensor:
@@ -166,7 +164,18 @@ def draw_denoising(study: Study) -> "tuple[Figure, list[Row]]":
     names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
     sample, methods = study.test.samples[0], study.methods([study.results.entry(name) for name in names])
     found = {name: field_states(method, sample) for name, method in zip(names, methods, strict=True)}
-    figure = draw_states(found, f"{study.data}, {sample.name}: the field after each cascade")
+    count = len(next(iter(found.values())))
+    title = f"{study.data}, {sample.name}: the field after each cascade"
+    figure, axes = new_grid(2 * len(found), count, 2.25, title)
+    for place, (name, states) in enumerate(found.items()):
+        scale = float(np.abs(states[-1]).max()) or 1.0
+        for k, u in enumerate(states):
+            above, below = axes[2 * place : 2 * place + 2, k]
+            above.imshow(motion_colours(u[0], u[1], scale).swapaxes(0, 1))
+            above.set_title("start" if k == 0 else f"cascade {k}", fontsize=9)
+            show_grid(below, u)
+            below.set_title("")
+        axes[2 * place, 0].set_ylabel(name)
     numbers = [
         {"method": name, "cascade": k, "roughness": roughness(u)}
         for name, states in found.items()
@@ -186,31 +195,6 @@ def field_states(method: Method, sample: Sample) -> list[ndarray]:
             first = first + NOISE_VOXELS * torch.randn(first.shape, generator=torch.Generator().manual_seed(NOISE_SEED))
         after = [state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh]
     return [motion_in_slice(v, first.shape[-1] // 2) for v in (first, *after)]
-
-
-def draw_states(found: dict[str, list[ndarray]], title: str) -> "Figure":
-    """Two rows per method, colours above grids; one column per state."""
-    from matplotlib.figure import Figure
-
-    count = len(next(iter(found.values())))
-    figure = Figure(figsize=(2.1 * count, 4.5 * len(found)), layout="constrained")
-    axes = figure.subplots(2 * len(found), count)
-    for place, (name, states) in enumerate(found.items()):
-        for k, u in enumerate(states):
-            show_state(axes[2 * place, k], axes[2 * place + 1, k], u, float(np.abs(states[-1]).max()) or 1.0)
-            axes[2 * place, k].set_title("start" if k == 0 else f"cascade {k}", fontsize=9)
-        axes[2 * place, 0].set_ylabel(name)
-    figure.suptitle(title)
-    return figure
-
-
-def show_state(above: "Axes", below: "Axes", u: ndarray, scale: float) -> None:
-    """A field in colours, and as a grid."""
-    above.imshow(motion_colours(u[0], u[1], scale).swapaxes(0, 1))
-    show_grid(below, u)
-    below.set_title("")
-    for ax in (above, below):
-        ax.set(xticks=[], yticks=[])
 
 
 def roughness(u: ndarray) -> float:
@@ -239,15 +223,6 @@ CASCADE_LINES = {
 """{label of a line: {number of cascades: method}}"""
 
 
-@dataclass(frozen=True)
-class FigureSpec:
-    """What is drawn, and of which data set."""
-
-    title: str
-    draw: "Callable[[Study], tuple[Figure, list[Row]]]"
-    data: str = "acdc"
-
-
 def draw_parameterisations(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice by structure of R-L2-6x1: one set of weights for all its steps (Θ1), or one for each (Θ2)."""
     groups = measure_methods(study, {"Θ1": "R-L2-6x1-Θ1", "Θ2": "R-L2-6x1"})
@@ -272,8 +247,13 @@ def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
     alphas = ALPHAS[study.d]
     entries = {name: [study.results.entry(name, alpha=alpha) for alpha in alphas] for name in ALPHA_METHODS[study.d]}
     study.complete(list(chain.from_iterable(entries.values())))
-    numbers = [
-        {"method": name, "alpha": alpha, **alpha_scores(study.results, entry)}
+    numbers: list[Row] = [
+        {
+            "method": name,
+            "alpha": alpha,
+            **{kind: mean_over_subjects(study.results.rows(entry), kind) for kind in ("dice_mean", "hd_mean")},
+            "val_dice": (study.results.config(entry).get("validation") or {}).get("val_dice"),
+        }
         for name, group in entries.items()
         for alpha, entry in zip(alphas, group, strict=True)
     ]
@@ -286,12 +266,6 @@ def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
     axes[1].set(ylabel="Dice on validation subjects", xlabel="α")
     axes[0].legend()
     return figure, numbers
-
-
-def alpha_scores(results: Results, entry: Entry) -> Row:
-    """Means over test subjects, and Dice on validation subjects."""
-    means = {measure: mean_over_subjects(results.rows(entry), measure) for measure in ("dice_mean", "hd_mean")}
-    return {**means, "val_dice": (results.config(entry).get("validation") or {}).get("val_dice")}
 
 
 def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
@@ -354,15 +328,15 @@ def efficiency_entries(results: Results, total: int) -> dict[tuple[str, int], li
     }
 
 
-FIGURES = {
-    "parameterisations": FigureSpec("One set of weights for all steps, or one for each", draw_parameterisations),
-    "alpha": FigureSpec("Hausdorff distance against α", draw_alpha),
-    "cascades": FigureSpec("Dice against the number of cascades", draw_cascades),
-    "efficiency": FigureSpec("Dice against the number of training subjects", draw_efficiency),
-    "visual": FigureSpec("All methods on one subject", draw_comparison),
-    "boxplots": FigureSpec("Dice and Hausdorff distance by method and structure", draw_boxplots),
-    "denoising": FigureSpec("The field after each cascade, from a noisy start", draw_denoising),
-    "strain": FigureSpec("Strain by pathology, and the ejection fraction", draw_strain),
+FIGURES: "dict[str, Callable[[Study], tuple[Figure, list[Row]]]]" = {
+    "parameterisations": draw_parameterisations,
+    "alpha": draw_alpha,
+    "cascades": draw_cascades,
+    "efficiency": draw_efficiency,
+    "visual": draw_comparison,
+    "boxplots": draw_boxplots,
+    "denoising": draw_denoising,
+    "strain": draw_strain,
 }
 
 

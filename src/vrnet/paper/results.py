@@ -4,8 +4,8 @@ OUT/DATA/rows.csv has one row per run and subject, and OUT/DATA/configs.jsonl on
 on. A run that is measured now has a folder first: OUT/DATA/iterative/METHOD or, of a learned method,
 OUT/DATA/BUDGET/METHOD_alphaA_seedS (and _labels if it was trained with them, and _Nsubjects if it was trained on N
 subjects only), with metrics.csv (one row per subject), summary.json and config.json; the training itself is in the
-folder `run` there. `collect` puts such folders into the two files. OUT/DATA/subjects.json says how many subjects there
-are to train on.
+folder `run` there. benchmarks/collect.py puts such folders into the two files. OUT/DATA/subjects.json says how many
+subjects there are to train on.
 """
 
 import json
@@ -30,9 +30,7 @@ from vrnet.files import (
     json_ready,
     read_json,
     read_rows,
-    write_bytes,
     write_json,
-    write_rows,
 )
 from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method, Trainable
@@ -44,7 +42,7 @@ from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training, fill_settings
 
 RUN = "run"
-ROWS, CONFIGS, SUMMARY, SCORES = "rows.csv", "configs.jsonl", "summary.json", "alphas.csv"
+ROWS, CONFIGS, SCORES = "rows.csv", "configs.jsonl", "alphas.csv"
 RUN_COLUMNS = "protocol", "run", "method", "alpha", "seed"
 """What rows.csv has of the run, before what was measured of the subject. A protocol is a budget, `iterative`, or
 `shipped` for the models that come with vrnet."""
@@ -113,7 +111,6 @@ class Measured:
 class Run:
     """A run, as its folder or the files of its data set have it."""
 
-    place: Path
     config: dict[str, Any]
     cells: list[dict[str, str]]
     """One row per subject, as they are in the file."""
@@ -123,7 +120,7 @@ class Run:
         """A run that has a folder of its own."""
         config = read_json(folder / CONFIG)
         convert_record(config, Measured)
-        return cls(folder, config, read_rows(folder / METRICS, "one row per subject"))
+        return cls(config, read_rows(folder / METRICS, "one row per subject"))
 
     @property
     def rows(self) -> list[Row]:
@@ -157,7 +154,7 @@ def read_runs(folder: Path) -> dict[tuple[str, str], Run]:
         for name in OF_THE_RUN:
             config.pop(name, None)
         rows = cells.get(key, [])
-        runs[key] = Run(path, config | {"subjects": [row["subject"] for row in rows]}, rows)
+        runs[key] = Run(config | {"subjects": [row["subject"] for row in rows]}, rows)
     return runs
 
 
@@ -325,62 +322,3 @@ def is_of(config: Mapping[str, Any], entry: Entry, d: int) -> bool:
 def method_settings(method: Method, d: int) -> dict[str, Any]:
     """The parameters of a method in d dimensions, as config.json has them."""
     return json_ready({field.name: value_in(getattr(method, field.name), d) for field in fields(cast(Any, method))})
-
-
-def collect(out: Path) -> list[str]:
-    """Put every run that has a folder, OUT/DATA/PROTOCOL/RUN, into rows.csv and configs.jsonl of its data set, in place
-    of what they have of it; and the scores of α of all budgets into one file. Folders stay. The names of the runs."""
-    done = []
-    for folder in sorted(path for path in out.iterdir() if path.is_dir()):
-        measured = {path.parent for path in folder.glob(f"*/*/{METRICS}")}
-        found = sorted(measured | {path.parent.parent for path in folder.glob(f"*/*/{RUN}/{METRICS}")})
-        if found:
-            collect_runs(folder, found)
-        if scores := sorted(folder.glob(f"*/{SCORES}")):
-            kept = [{"protocol": path.parent.name} | row for path in scores for row in read_rows(path, "scores")]
-            before = read_rows(folder / SCORES, "scores") if exists(folder / SCORES) else []
-            names = {(row["protocol"], row["entry"]) for row in kept}
-            kept += [row for row in before if (row["protocol"], row["entry"]) not in names]
-            write_rows(sorted(kept, key=lambda row: (row["protocol"], row["entry"])), folder / SCORES)
-        done += [path.relative_to(out).as_posix() for path in found]
-    return done
-
-
-def collect_runs(folder: Path, runs: Sequence[Path]) -> None:
-    """Put these runs of a data set into its two files."""
-    new = {(run.parent.name, run.name) for run in runs}
-    rows, lines = [], []
-    if exists(folder / ROWS):
-        kept = read_rows(folder / ROWS, "one row per run and subject")
-        rows = [row for row in kept if (row["protocol"], row["run"]) not in new]
-        kept = [json.loads(line) for line in (folder / CONFIGS).read_text(encoding="utf-8").splitlines()]
-        lines = [line for line in kept if (line["protocol"], line["run"]) not in new]
-    for run in runs:
-        line = describe_run(run)
-        lines.append(line)
-        training = line.get("training") or line.get("fit", {}).get("training") or {}
-        about = {key: line[key] for key in ("protocol", "run", "method")}
-        about |= {key: training.get(key, "") for key in ("alpha", "seed")}
-        measured = read_rows(run / METRICS, "one row per subject") if exists(run / METRICS) else []
-        rows += [about | row for row in measured]
-    write_rows(sorted(rows, key=lambda row: (row["protocol"], row["run"])), folder / ROWS)
-    lines.sort(key=lambda line: (line["protocol"], line["run"]))
-    text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
-    write_bytes(text.encode(), folder / CONFIGS)
-
-
-def describe_run(folder: Path) -> dict[str, Any]:
-    """The line of configs.jsonl of the run in a folder: config.json, and what else is known of it."""
-    config, summary, fit = (
-        read_json(path) if exists(path) else {} for path in (folder / CONFIG, folder / SUMMARY, folder / RUN / CONFIG)
-    )
-    method = config.get("method") or summary.get("method") or fit["method"]
-    line = {"protocol": folder.parent.name, "run": folder.name, "method": method} | config
-    line.pop("subjects", None)  # whose rows are there
-    if summary:
-        line["evaluation"] = {key: value for key, value in summary.items() if key not in ("method", "metrics")}
-    if fit:
-        validations = read_rows(folder / RUN / METRICS, "one row per validation")
-        line["fit"] = {key: value for key, value in fit.items() if key != "method"}
-        line["validations"] = [{key: float(cell) for key, cell in row.items()} for row in validations]
-    return line

@@ -33,8 +33,6 @@ from vrnet.paper.specs import (
 from vrnet.paper.study import Study, choose_alphas, has_choice, tried_by_all
 from vrnet.phantom import phantom
 from vrnet.provenance import versions
-from vrnet.training.settings import Training
-from vrnet.variational.cascade import Initializer
 
 # Seconds per pair, one pair at a time: networks need no trained weights for that.
 
@@ -105,20 +103,21 @@ def measure_seconds(
 def prepare_registration(
     method: Method, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
 ) -> Callable[[], torch.Tensor]:
-    """What registers this pair when it is called; a network on a GPU is recorded first, as in use."""
+    """What registers this pair when it is called, with as many threads as in use; a network on a GPU is recorded
+    first."""
     d, device = len(spacing), pair[0].device
-    if not method.is_network:
-        return partial(solve, method.build(d, device), pair, spacing)
-    model = cast(nn.Module, method.build(d, device)).eval()
-    if device.type == "cuda":
-        return partial(capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, spacing), *pair), *pair)
-    return partial(model, *pair, spacing)
+    find = method.build(d, device)
+    if method.is_network:
+        model = cast(nn.Module, find).eval()
+        if device.type == "cuda":
+            return partial(capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, spacing), *pair), *pair)
+        return partial(model, *pair, spacing)
 
+    def solve() -> torch.Tensor:
+        with few_threads(pair[0].numel()):
+            return find(*pair, spacing)
 
-def solve(find: Initializer, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]) -> torch.Tensor:
-    """Register by an iterative method, with as many threads as in use."""
-    with few_threads(pair[0].numel()):
-        return find(*pair, spacing)
+    return solve
 
 
 # A table as it is printed: rows of cells, in Markdown, LaTeX and CSV.
@@ -149,7 +148,7 @@ class Table:
         """The printed cells, line by line with the header first, each formatted by `plain` or, if best, by `bold`."""
         head = [plain(self.header[j]) for j in self.columns]
         return [head] + [
-            [(bold if (i, j) in self.best else plain)(cell_text(row[j])) for j in self.columns]
+            [(bold if (i, j) in self.best else plain)("–" if row[j] is None else str(row[j])) for j in self.columns]
             for i, row in enumerate(self.rows)
         ]
 
@@ -176,8 +175,18 @@ class Table:
 
     def comma_separated(self) -> str:
         """All columns as CSV, to six digits; standard deviations have columns of their own."""
-        with_std = [has_deviation([row[j] for row in self.rows]) for j in range(len(self.header))]
-        return csv_text([csv_header(self.header, with_std), *(csv_line(row, with_std) for row in self.rows)])
+        lines: list[list[str]] = [[] for _ in range(len(self.rows) + 1)]
+        for title, *cells in zip(self.header, *self.rows, strict=True):
+            values = [cell if isinstance(cell, Value) else None for cell in cells]
+            means = [f"{v.mean:.6g}" if v else cell or "" for v, cell in zip(values, cells, strict=True)]
+            columns = [[title, *map(str, means)]]
+            if any(value and value.std is not None for value in values):
+                stds = ["" if v is None or v.std is None else f"{v.std:.6g}" for v in values]
+                columns.append([f"{title} std", *stds])
+            for column in columns:
+                for line, text in zip(lines, column, strict=True):
+                    line.append(text)
+        return csv_text(lines)
 
     def write(self, folder: Path, name: str) -> list[Path]:
         """Write NAME.md, NAME.csv and NAME.tex."""
@@ -185,30 +194,6 @@ class Table:
         for suffix, text in texts.items():
             write_bytes(text.encode(), folder / f"{name}{suffix}")
         return [folder / f"{name}{suffix}" for suffix in texts]
-
-
-def cell_text(cell: Cell) -> str:
-    return "–" if cell is None else str(cell)
-
-
-def has_deviation(cells: list[Cell]) -> bool:
-    return any(isinstance(cell, Value) and cell.std is not None for cell in cells)
-
-
-def csv_header(header: list[str], with_std: list[bool]) -> list[str]:
-    """Each title, followed by a second one for its standard deviation where the column has any."""
-    return [text for title, std in zip(header, with_std, strict=True) for text in [title] + [f"{title} std"] * std]
-
-
-def csv_line(row: list[Cell], with_std: list[bool]) -> list[str]:
-    """Each cell, followed by its standard deviation where the column has any."""
-    return [text for cell, std in zip(row, with_std, strict=True) for text in csv_cells(cell, std)]
-
-
-def csv_cells(cell: Cell, std: bool) -> list[str]:
-    if not isinstance(cell, Value):
-        return [cell or ""] + [""] * std
-    return [f"{cell.mean:.6g}"] + ["" if cell.std is None else f"{cell.std:.6g}"] * std
 
 
 LATEX = {
@@ -321,19 +306,12 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
     return {name: corrected[name] for name in p}
 
 
-def size_column(parameters: Mapping[str, int]) -> Column:
-    """How many parameters are learned, in millions; of methods that learn nothing, no cell."""
-    return Column("M params", {method: f"{count / 1e6:.3g}" for method, count in parameters.items() if count})
-
-
 def time_columns(results: Results, methods: Mapping[str, Method]) -> list[Column]:
     """Seconds per pair, on the CPU and on a GPU; no registration takes no time."""
     timed = {name: method for name, method in methods.items() if name != "identity"}
+    out, budget, d = results.out, results.budget, results.d
     return [
-        Column(
-            f"s {label}",
-            {name: time_cell(results.out, results.budget, method, results.d, device) for name, method in timed.items()},
-        )
+        Column(f"s {label}", {name: time_cell(out, budget, method, d, device) for name, method in timed.items()})
         for device, label in DEVICES.items()
     ]
 
@@ -376,24 +354,18 @@ def measured_rows(results: Results, names: Sequence[str], alphas: Mapping[str, f
 
 
 def tell_of_whole_budgets(study: Study, names: Sequence[str], alphas: Mapping[str, float], seeds: int) -> None:
-    """Say which other budgets have all rows of a table, where that of the study lacks some."""
-    results = study.results
+    """Say which other budgets, measured on the same images, have all rows of a table where that of the study lacks
+    some."""
+    results, own = study.results, study.results.budget
     lacking = len(names) - len(measured_rows(results, names, alphas, seeds))
-    if not lacking:
-        return
-    whole = [name for name in comparable_budgets(results) if has_whole_table(study, name, names, seeds)]
+    others = [name for name, budget in BUDGETS.items() if name != own.name and budget.phantoms is own.phantoms]
+    whole = [name for name in others if lacking and has_whole_table(study, name, names, seeds)]
     if whole:
         choices = either([f'`budget="{name}"`' for name in whole])
         warn_of_input(
-            f'{lacking} of the {len(names)} rows of this table are not measured within the budget "'
-            f'{results.budget.name}", but {results.out} has all of them with {choices}'
+            f'{lacking} of the {len(names)} rows of this table are not measured within the budget "{own.name}", but '
+            f"{results.out} has all of them with {choices}"
         )
-
-
-def comparable_budgets(results: Results) -> list[str]:
-    """The other budgets that are measured on the same images."""
-    own = results.budget
-    return [name for name, budget in BUDGETS.items() if name != own.name and budget.phantoms is own.phantoms]
 
 
 def has_whole_table(study: Study, budget: str, names: Sequence[str], seeds: int) -> bool:
@@ -423,29 +395,26 @@ def build_table(
     chosen = choose_alphas(study, spec.methods, alphas) if alphas else {}
     tell_of_whole_budgets(study, spec.methods, chosen, seeds)
     if measured_only:
-        spec, left_out = leave_out_unmeasured(spec, results, seeds, chosen)
+        kept = measured_rows(results, spec.methods, chosen, seeds)
+        if not kept:
+            raise BadInput(f"nothing of this table is measured in {results.out}: leave out `measured_only`")
+        left_out = [method for method in spec.methods if method not in kept]
+        spec = replace(spec, methods=tuple(kept))
     entries = choose_entries(spec, results, seeds, chosen)
     study.complete(list(chain.from_iterable(entries.values())))
     columns = build_columns(name, results, entries)
-    notes = table_notes(spec, results, entries) + alpha_notes(chosen, alphas, results.budget, own_alphas(entries))
+    notes = table_notes(spec, results, entries) + alpha_notes(chosen, alphas, results.budget, entries)
+    if left_out:
+        notes.append(f'Not measured yet, budget "{results.budget.name}": {", ".join(left_out)}.')
+    is_own = study.data == spec.data
     return Table(
-        table_title(spec, study.data),
+        spec.title if is_own else f"{spec.title}: measured on {study.data}, not on {spec.data}",
         ["method", *(column.title for column in columns)],
         [[ROW_LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in entries],
-        notes + unmeasured_notes(results, left_out),
+        notes,
         {(list(entries).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
         {k for k, column in enumerate(columns, start=1) if column.is_csv_only},
     )
-
-
-def leave_out_unmeasured(
-    spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]
-) -> tuple[TableSpec, list[str]]:
-    """A table of the rows that are measured with so many seeds, and the others; BadInput where there is none."""
-    kept = measured_rows(results, spec.methods, alphas, seeds)
-    if not kept:
-        raise BadInput(f"nothing of this table is measured in {results.out}: leave out `measured_only`")
-    return replace(spec, methods=tuple(kept)), [name for name in spec.methods if name not in kept]
 
 
 def choose_entries(spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]) -> Entries:
@@ -467,9 +436,8 @@ def build_columns(name: str, results: Results, entries: Entries) -> list[Column]
     columns = measure_columns(rows, measures)
     if spec.measures is None:
         columns += significance_columns(rows, REPEATED_SUBJECTS.get(results.data, ()))
-        columns.append(
-            size_column({method: results.config(group[0]).get("parameters", 0) for method, group in entries.items()})
-        )
+        sizes = {method: results.config(group[0]).get("parameters", 0) for method, group in entries.items()}
+        columns.append(Column("M params", {method: f"{size / 1e6:.3g}" for method, size in sizes.items() if size}))
     if spec.has_times:
         once = {method: group[0].method for method, group in entries.items() if not group[0].is_averaged}
         columns += time_columns(results, once)
@@ -479,11 +447,6 @@ def build_columns(name: str, results: Results, entries: Entries) -> list[Column]
         if data
     }
     return columns + published_columns(published, measures)
-
-
-def table_title(spec: TableSpec, data: str) -> str:
-    """What the table shows; one that is measured on other data than its own, such as phantoms, says so."""
-    return spec.title if data == spec.data else f"{spec.title}: measured on {data}, not on {spec.data}"
 
 
 def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str]:
@@ -515,59 +478,36 @@ def training_notes(results: Results, entries: Entries) -> list[str]:
     settings = [entry.training for group in learned for entry in group if entry.training]
     if not settings:
         return []
-    first, alphas = settings[0], sorted({training.alpha for training in settings})
+    first, alphas = settings[0], ", ".join(f"{alpha:g}" for alpha in sorted({one.alpha for one in settings}))
     seeds, labels = sorted({len(group) for group in learned}), any(training.uses_labels for training in settings)
-    return [
+    widths = {cast(Trainable, entry.method).width for group in learned for entry in group}
+    width = " or ".join("the paper's" if width is None else str(width) for width in sorted(widths, key=str))
+    notes = [
         f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {counted(first.batch, "pair")}, '
-        f"rate {first.rate:g}, α {', '.join(f'{alpha:g}' for alpha in alphas)}, width {network_widths(learned)}, "
+        f"rate {first.rate:g}, α {alphas}, width {width}, "
         f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)"
-        f"{'; labels in training' if labels else ''}.",
-        *loss_notes(first),
+        f"{'; labels in training' if labels else ''}."
     ]
+    if first.similarity or first.smoothness or first.consistency:  # the loss is not the methods' own
+        similarity, smoothness = first.similarity or "the method's own", first.smoothness or "its own smoothness"
+        both_ways = f" + {first.consistency:g} inverse consistency" if first.consistency else ""
+        notes.append(f"Loss: {similarity} + α {smoothness}{both_ways}.")
+    return notes
 
 
-def loss_notes(training: Training) -> list[str]:
-    """The loss, where it is not the methods' own."""
-    if training.similarity is None and training.smoothness is None and not training.consistency:
-        return []
-    similarity, smoothness = training.similarity or "the method's own", training.smoothness or "its own smoothness"
-    both_ways = f" + {training.consistency:g} inverse consistency" if training.consistency else ""
-    return [f"Loss: {similarity} + α {smoothness}{both_ways}."]
-
-
-def own_alphas(entries: Entries) -> dict[str, float]:
-    """{method: its α}, of those that are trained with one of their own."""
-    return {
-        name: group[0].training.alpha
-        for name, group in entries.items()
-        if group[0].training is not None and not has_choice(group[0])
-    }
-
-
-def alpha_notes(
-    chosen: Mapping[str, float], alphas: Sequence[float], budget: Budget, own: Mapping[str, float]
-) -> list[str]:
+def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float], budget: Budget, entries: Entries) -> list[str]:
     """Which α each method has, where it was chosen from several; who has one of its own is told apart."""
     if not chosen or len(alphas) == 1:
         return []
-    methods = [f"{alpha:g} for {', '.join(name for name in chosen if chosen[name] == alpha)}" for alpha in alphas
-               if alpha in chosen.values()]  # fmt: skip
+    by_alpha = {alpha: [name for name in chosen if chosen[name] == alpha] for alpha in alphas}
+    methods = "; ".join(f"{alpha:g} for {', '.join(names)}" for alpha, names in by_alpha.items() if names)
     tried = ", ".join(f"{alpha:g}" for alpha in alphas)
     where = f' with the budget "{budget.alphas_of.name}"' if budget.alphas_of else ""
-    return [f"α was chosen for each method on the validation subjects{where}, from {tried}: {'; '.join(methods)}."] + [
+    own = {name: group[0].training.alpha for name, group in entries.items()
+           if group[0].training is not None and not has_choice(group[0])}  # fmt: skip
+    return [f"α was chosen for each method on the validation subjects{where}, from {tried}: {methods}."] + [
         f"{name} has an α of its own, {alpha:g}." for name, alpha in own.items()
     ]
-
-
-def unmeasured_notes(results: Results, left_out: Sequence[str]) -> list[str]:
-    """The rows that a table is without, where there are any."""
-    return [f'Not measured yet, budget "{results.budget.name}": {", ".join(left_out)}.'] if left_out else []
-
-
-def network_widths(learned: list[list[Entry]]) -> str:
-    """The widths of the networks, in words."""
-    widths = {cast(Trainable, entry.method).width for group in learned for entry in group}
-    return " or ".join("the paper's" if width is None else str(width) for width in sorted(widths, key=str))
 
 
 def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
@@ -589,19 +529,14 @@ def build_runtime_table(out: Path, budget: Budget, widths: Budget, stage: Stage)
         ours = [time_cell(out, budget, by_d[d], d, device) if d in by_d else None for d, device in places]
         rows.append([name, *ours, *(published[name].get(f"{d}D_{device}") for d, device in places)])
     header = [f"{d}D {DEVICES[device]}" for d, device in places]
+    shapes = [timed_images(budget, d)[0] for d in (2, 3)]
     return Table(
         "Seconds a pair",
         ["method", *header, *(f"{name}, published" for name in header)],
         rows,
-        runtime_notes(out, budget, {name: list(by_d.values()) for name, by_d in methods.items()}),
+        [
+            f"One pair at a time: {' and '.join('x'.join(map(str, shape)) for shape in shapes)}.",
+            *parameter_notes({name: list(by_d.values()) for name, by_d in methods.items()}),
+            f"Timed on {'; '.join(timing_hardware(out, shapes))}.",
+        ],
     )
-
-
-def runtime_notes(out: Path, budget: Budget, methods: dict[str, list[Method]]) -> list[str]:
-    """The images that were timed, and on what."""
-    shapes = [timed_images(budget, d)[0] for d in (2, 3)]
-    return [
-        f"One pair at a time: {' and '.join('x'.join(map(str, shape)) for shape in shapes)}.",
-        *parameter_notes(methods),
-        f"Timed on {'; '.join(timing_hardware(out, shapes))}.",
-    ]
