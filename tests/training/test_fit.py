@@ -12,7 +12,6 @@ from tests.training.conftest import EVERYTHING, NAMES, QUICK
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
-from vrnet.methods.bundled import SHORT_AXIS, load_bundled
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import load_method, load_weights, read_card, save_weights
 from vrnet.provenance import provenance
@@ -99,17 +98,6 @@ def test_what_made_a_run_is_in_its_configuration_and_on_its_card(hearts, tmp_pat
     card = read_card(tmp_path / "weights.safetensors")
     found = {"vrnet": card.version, "commit": card.commit, "torch": card.torch, "device": card.device}
     assert found == {name: made_by[name] or "" for name in found}
-
-
-def test_a_run_goes_on_whatever_version_or_device_began_it(hearts, tmp_path, eager, stop_at):
-    one, method = hearts(2, [0]), parse_trainable(NAMES[2])
-    fit(method, one, one, QUICK, tmp_path, device="cpu", watch=stop_at(2))
-    path = tmp_path / "config.json"
-    config = json.loads(path.read_text())
-    elsewhere = {"vrnet": "0.0.1", "commit": None, "torch": "2.0", "device": "another"}
-    path.write_text(json.dumps(config | {"provenance": [elsewhere]}))
-    assert fit(method, one, one, QUICK, tmp_path, device="cpu", resume=True).is_finished
-    assert json.loads(path.read_text()) == config | {"provenance": [elsewhere, *config["provenance"]]}
 
 
 def test_the_card_says_how_it_was_trained(hearts, tmp_path):
@@ -225,14 +213,6 @@ def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "weights.safetensors").exists()
 
 
-def test_who_watches_hears_the_loss_the_scores_and_every_theta(hearts, tmp_path, eager):
-    one, heard = hearts(2, [0]), []
-    fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", watch=heard.append)
-    assert [status.step for status in heard] == [1, 2, 3, 4, 5, 6]
-    assert [status.scores.get("step") for status in heard] == [None, None, 3, 3, 3, 6]
-    assert all(status.loss > 0 and len(status.thetas) == 1 and status.steps_per_second > 0 for status in heard)
-
-
 def test_validations_do_not_count_as_slow_steps(hearts, tmp_path, eager, monkeypatch):
     now, one, heard, step = [0.0], hearts(2, [0]), [], Trainer.step
     wait = lambda seconds: now.append(now.pop() + seconds)  # noqa: E731
@@ -280,13 +260,6 @@ def test_weights_of_another_method_are_refused_before_anything_is_written(hearts
         with pytest.raises(BadInput, match=words):
             fit(parse_trainable(name), one, one, QUICK, tmp_path / "run", start_from=start, device="cpu")
     assert not (tmp_path / "run").exists()
-
-
-def test_the_model_in_the_box_can_be_tuned(hearts, tmp_path):
-    one, name = hearts(2, [0]), load_bundled(SHORT_AXIS).card.method
-    fit(parse_trainable(name), one, one, STILL, tmp_path, start_from="short-axis", device="cpu")
-    (tuned,) = states(tmp_path / "weights.safetensors")
-    assert alike(tuned, load_bundled(SHORT_AXIS).model.state_dict())
 
 
 def test_the_run_and_its_weights_say_what_they_began_with(hearts, tmp_path):

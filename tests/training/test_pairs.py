@@ -1,10 +1,8 @@
-from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 import torch
 
-from vrnet.data.prepared import StoredSamples
 from vrnet.errors import BadInput
 from vrnet.training.pairs import Pairs
 
@@ -30,16 +28,6 @@ def test_an_image_that_many_go_with_is_held_once(hearts):
     I0, I1 = pairs.batch(torch.arange(4))
     assert torch.equal(I0, torch.cat([cine.fixed, other.fixed]))
     assert torch.equal(I1, torch.cat([cine.moving, other.moving]))
-
-
-def test_a_split_that_is_read_one_by_one_gives_the_pairs_of_one_in_memory(hearts):
-    kept = hearts(2, [0, 1, 2])
-    named = {sample.name: sample for sample in kept.samples}
-    lazy = replace(kept, samples=StoredSamples(list(named), lambda name: deepcopy(named[name])))
-    a, b = Pairs.from_split(kept), Pairs.from_split(lazy)
-    assert torch.equal(a.images, b.images)
-    assert torch.equal(a.index, b.index)
-    assert torch.equal(a.images, torch.cat([getattr(x, part) for part in ("fixed", "moving") for x in kept.samples]))
 
 
 def test_between_subjects_every_image_goes_with_every_other(hearts):

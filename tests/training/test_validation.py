@@ -1,6 +1,3 @@
-from itertools import count
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +7,7 @@ from torch import nn
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
 from vrnet.evaluation.metrics import dice
-from vrnet.fields.calculus import warp, warp_labels, zeros
+from vrnet.fields.calculus import warp, zeros
 from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss
 from vrnet.training.validation import (
@@ -18,7 +15,6 @@ from vrnet.training.validation import (
     TILES,
     Logs,
     dice_of_labels,
-    draw_grid,
     draw_strip,
     evaluation_mode,
     thetas,
@@ -38,17 +34,6 @@ def test_dice_on_tensors_is_that_of_the_metrics(d, hearts):
     expected = [dice(masks[0] == label, masks[1] == label) for label in (1, 2, 3, 7)]
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
     assert torch.isnan(found[3])
-
-
-def test_validation_is_the_mean_over_subjects(d, hearts):
-    prepared = hearts(d, [0, 1])
-    scores = validate(Still().train(), prepared, Loss(0.1), torch.device("cpu"))
-    each = [validate(Still(), hearts(d, [seed]), Loss(0.1), torch.device("cpu")) for seed in (0, 1)]
-    for name in ("val_loss", "val_dice"):
-        np.testing.assert_allclose(scores[name], np.mean([one[name] for one in each]), rtol=1e-6)
-    assert (prepared.samples[0].fixed - prepared.samples[0].moving).abs().mean() > 0
-    unmoved = warp_labels(prepared.samples[0].moving_labels, zeros(prepared.samples[0].fixed))
-    assert torch.equal(unmoved, prepared.samples[0].moving_labels)
 
 
 def squares(*rows):
@@ -115,32 +100,6 @@ def test_a_row_becomes_curves_and_a_picture(d, hearts, tmp_path):
     assert found.Tags()["images"] == [f"pair/{TILES}"]
 
 
-@pytest.fixture
-def later_each_time(monkeypatch):
-    """TensorBoard reads event files in the order of the seconds in their names, and files of one second in that of a
-    count that is sorted as text, 10 before 9. A run is resumed in a later second than it began."""
-    seconds = count(1_000_000_000)
-    clock = SimpleNamespace(time=lambda: next(seconds))
-    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.time", clock)
-
-
-def test_what_came_after_the_step_that_is_resumed_from_is_hidden(hearts, tmp_path, later_each_time):
-    sample, model = hearts(2, [3]).samples[0], parse_trainable("VoxelMorph-w1").build(2)
-    for step in (2, 4, 6):
-        Logs(tmp_path, step - 2).write(ROW | {"step": step}, model, sample)
-    Logs(tmp_path, 4).write(ROW | {"step": 6, "loss": 0.5}, model, sample)
-    assert curve(events(tmp_path), "loss") == [(2, 0.25), (4, 0.25), (6, 0.5)]
-
-
-def test_drawing_a_picture_teaches_the_model_nothing(hearts, tmp_path):
-    """A network that normalises by batch keeps averages of what it sees while it is trained."""
-    model = parse_trainable("Siamese-w1").build(2)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    Logs(tmp_path, 0).write(ROW, model, hearts(2, [3]).samples[0])
-    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-    assert model.training
-
-
 def tiles(picture, width):
     return picture.split(width + GAP_PIXELS, dim=2)
 
@@ -170,13 +129,3 @@ def test_a_fold_is_black_and_growth_is_bright(smooth_image):
         u = torch.cat([slope * x, 0 * x], dim=1)
         det = tiles(draw_strip(I, I, u), 16)[6][0]
         assert torch.allclose(det[2:-2, 2:-2], torch.tensor(shade))
-
-
-def test_the_grid_has_a_line_every_eight_voxels(d):
-    grid = draw_grid(torch.zeros(1, 1, *(20, 18, 5)[:d]))
-    assert grid.shape == (1, 1, *(20, 18, 5)[:d])
-    plane = grid[0, 0] if d == 2 else grid[0, 0, :, :, 2]
-    bright = plane > 0.99
-    assert bright.any(1).all()
-    assert bright.all(1).nonzero()[:, 0].tolist() == bright.all(0).nonzero()[:, 0].tolist() == [0, 8, 16]
-    assert plane[4, 4] == 0

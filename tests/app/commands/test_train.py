@@ -114,11 +114,8 @@ def test_a_pack_gives_the_run_of_the_folder(train, vrnet, data, tmp_path):
     [
         ("TV-L1", ("--data", "phantom"), "TV-L1 has nothing to learn"),
         ("short-axis", ("--data", "phantom"), "to fine-tune it, train D-L2-3x1-half-w32 with --start-from short-axis"),
-        ("R-L3-1x1", ("--data", "phantom"), "R-L3-1x1"),
         (METHOD, ("--data", "acdd"), 'there is no data set "acdd": choose one of acdc,'),
         (METHOD, ("--data", "acdc"), "acdc is read from a folder: name it with --root"),
-        (METHOD, ("--data", "manifest", "--root", "none.csv"), "there is no file none.csv"),
-        (METHOD, ("--data", "phantom", "--root", "."), "leave --root out"),
         (METHOD, ("--data", "none.npz"), "there is no none.npz"),
         (METHOD, ("--data", "phantom", "--out", "file/run"), "cannot write to file/run"),
         (METHOD, ("--data", "phantom", "--device", "cuda"), "no CUDA device"),
@@ -136,7 +133,9 @@ def test_what_cannot_be_trained_is_refused_and_leaves_nothing(vrnet, method, wor
     assert file_names(tmp_path) == {"file"}
 
 
-@pytest.mark.parametrize(("words", "answer"), [(("--steps", 0), "steps is 0"), (("--devices", 2, "--batch", 3), "share")])
+@pytest.mark.parametrize(
+    ("words", "answer"), [(("--steps", 0), "steps is 0"), (("--devices", 2, "--batch", 3), "share")]
+)
 def test_settings_that_make_no_sense_leave_nothing_behind(vrnet, data, words, answer, tmp_path):
     status, _, err = vrnet("train", METHOD, *data, "--out", tmp_path / "run", *QUICK, *words)
     assert (status, answer in err) == (2, True)
@@ -164,11 +163,9 @@ def test_all_that_cannot_be_used_is_named_before_the_first_step(vrnet, damaged, 
     status, _, err = vrnet("train", METHOD, *words, "--out", tmp_path / "run", *QUICK)
     assert status == 2
     assert "2 of 3 subjects of acdc cannot be used" in err
-    assert "1 of 2 subjects of acdc cannot be used" in err
     (corrupt,) = [line for line in err.splitlines() if "patient002: " in line]
     assert "patient002_frame01.nii.gz" in corrupt
     assert "patient003: there is no patient003_frame12_gt.nii.gz" in err
-    assert "differ in shape (64x64x4 and 64x64x3)" in err
     assert "--skip-broken" in err
     assert not (tmp_path / "run").exists()
 
@@ -214,20 +211,13 @@ def test_pairs_without_labels_are_trained_on_by_the_loss_alone(vrnet, hearts, tm
     assert f"after {best['step']} steps: loss {float(best['val_loss']):.4f} (unregistered 0." in out
 
 
-@pytest.mark.parametrize(("preset", "expected"), [("auto", "acdc"), ("short", "short"), ("ukbb", "ukbb")])
-def test_a_preset_is_written_down(train, preset, expected):
-    training = config(train("run", "--preset", preset)[0])["training"]
-    assert (training["alpha"], training["hold"]) == (PRESETS[expected].alpha, PRESETS[expected].hold)
-    assert training["augmentation"]["rotation"] == PRESETS[expected].augmentation.rotation
+def test_a_preset_and_what_changes_it_are_written_down(train):
+    words = "--precision", "float32", "--recompute", "yes", "--seed", 5
+    training = config(train("run", "--preset", "ukbb", *words)[0])["training"]
+    assert (training["alpha"], training["hold"]) == (PRESETS["ukbb"].alpha, PRESETS["ukbb"].hold)
     assert (training["steps"], training["batch"], training["rate"]) == (3, 2, 1e-3)
-
-
-def test_what_is_given_is_written_down(train):
-    words = "--no-augment", "--precision", "float32", "--recompute", "yes", "--seed", 5, "--alpha", 0.25
-    training = config(train("run", *words)[0])["training"]
-    assert training["augmentation"] is None
-    assert (training["precision"], training["recompute"]) == ("float32", True)
-    assert (training["seed"], training["alpha"]) == (5, 0.25)
+    assert (training["precision"], training["recompute"], training["seed"]) == ("float32", True, 5)
+    assert config(train("plain", "--no-augment")[0])["training"]["augmentation"] is None
 
 
 def test_parameters_of_a_method_can_be_set_and_are_in_its_name(train):
