@@ -125,7 +125,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
             yield temporary
             ordinary.touch()
             temporary.chmod(ordinary.stat().st_mode)  # some libraries write files that nobody else may read
-            flush_file(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # some file systems say only then that there was no room for it
             temporary.replace(path)
     except OSError as error:
         raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error
@@ -137,15 +138,6 @@ def remove_leftovers(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - place.stat().st_mtime > LEFT_AFTER_SECONDS:
                 shutil.rmtree(place)
-
-
-def flush_file(path: Path) -> None:
-    """Wait until a file is on the disk: some file systems say only then that there was no room for it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_bytes(content: bytes, path: Path) -> None:
@@ -289,18 +281,13 @@ def iterate_rows(path: Path, form: str) -> Iterator[dict[str, str]]:
     columns = [name.strip() for name in next(lines, [])]
     if twice := next((name for name in columns if name and columns.count(name) > 1), None):
         raise BadInput(f'{path} has two columns "{shown(twice)}": give each a name of its own')
-    return (as_row(columns, cells, path) for cells in lines)
-
-
-def as_row(columns: list[str], cells: list[str], path: Path) -> dict[str, str]:
-    """{column: cell} of one line of a CSV file; BadInput if it has more cells than there are columns."""
-    row = dict.fromkeys(columns, "")
-    row.update(zip(columns, map(str.strip, cells), strict=False))
-    if any(cells[len(columns) :]):
-        raise BadInput(
-            f'{path} has more cells than columns in the line "{shown(cells[0])}, ...": quote what holds a comma'
-        )
-    return row
+    for cells in lines:
+        if any(cells[len(columns) :]):
+            said = f'{path} has more cells than columns in the line "{shown(cells[0])}, ..."'
+            raise BadInput(f"{said}: quote what holds a comma")
+        row = dict.fromkeys(columns, "")
+        row.update(zip(columns, map(str.strip, cells), strict=False))
+        yield row
 
 
 def read_lines(path: Path, form: str) -> Iterator[list[str]]:

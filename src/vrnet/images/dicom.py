@@ -3,6 +3,7 @@
 Slices are put together by where they lie, and frames by when they were taken; what series they are in, and how files
 are called, does not matter."""
 
+import warnings
 from collections.abc import Iterable
 from itertools import chain, pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.files import exists, unreadable
-from vrnet.images.formats import Voxels, check_picture, first_bytes, quiet, refuse_errors
+from vrnet.images.formats import Voxels, check_picture, first_bytes, refuse_errors
 from vrnet.images.grid import Grid, check_grid
 from vrnet.images.isolated import read_isolated
 
@@ -133,7 +134,7 @@ def frames_of_file(file: Path, is_lone: bool) -> list[Frame]:
 
     if DEFLATED in first_bytes(file, DEFLATED_WITHIN):
         raise unreadable(file, "its header is stored in a rare way; save it as explicit, little endian")
-    with refuse_errors(file), quiet():
+    with refuse_errors(file), warnings.catch_warnings(action="ignore"):
         head = pydicom.dcmread(file, stop_before_pixels=True, force=True, specific_tags=[*OF_FRAMES, *OF_FILES])
         size, series = (int(head.Columns), int(head.Rows)), str(head.get("SeriesInstanceUID", ""))
         count, of_each = int(head.get("NumberOfFrames") or 1), head.get("PerFrameFunctionalGroupsSequence")
@@ -265,7 +266,7 @@ def read_planes(frames: list[Frame], path: Path) -> Shaped[ndarray, "n y x"]:
     held: dict[Path, Shaped[ndarray, ...]] = {}
     waiting: list[Path] = []
     for file in dict.fromkeys(frame.file for frame in frames):
-        with refuse_errors(file), quiet():
+        with refuse_errors(file), warnings.catch_warnings(action="ignore"):
             data = pydicom.dcmread(file, force=True)
             count = int(data.get("NumberOfFrames") or 1)
             claimed = count * data.Rows * data.Columns * int(data.get("SamplesPerPixel", 1)) * data.BitsAllocated // 8

@@ -77,14 +77,6 @@ def refuse_errors(path: Path) -> Iterator[None]:
         raise unreadable(path, DAMAGED) from error
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """What a library warns of odd files is not shown: they are read, or refused in one line."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def check_regular(path: Path) -> None:
     """BadInput for a pipe, a socket or a device, which could block for ever or never end."""
     if not stat.S_ISREG(path.stat().st_mode):
@@ -335,7 +327,7 @@ def read_nrrd(path: Path, with_voxels: bool = True) -> Voxels:
 
     with path.open("rb") as file:
         head = BytesIO(file.read(MAX_HEADER_BYTES))
-        with quiet():
+        with warnings.catch_warnings(action="ignore"):
             fields = nrrd.read_header(head)
             is_vector, grid = nrrd_grid(fields, path)
         file.seek(head.tell())
@@ -493,7 +485,7 @@ def read_picture(path: Path, kind: str) -> Voxels:
     from PIL import ImageSequence
 
     try:
-        with quiet(), Picture.open(path, formats=(kind,)) as opened:
+        with warnings.catch_warnings(action="ignore"), Picture.open(path, formats=(kind,)) as opened:
             pages = opened.n_frames if kind == "TIFF" else 1  # type: ignore[attr-defined]
             check_picture(path, pages * prod(opened.size) * 4, path.stat().st_size)
             frames = [np.asarray(as_grey(page)) for page in ImageSequence.Iterator(opened)][:pages]

@@ -117,29 +117,19 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
     """Write a SimpleITK image in the format of the file's ending, whole or not at all."""
     with atomic_write(path) as temporary:
         try:
-            if path.name.endswith(".nii.gz"):
-                write_zipped_nifti(image, temporary)
+            if path.name.endswith(".nii.gz"):  # by the quickest compression, which costs little room: ITK's is slower
+                bare = temporary.with_suffix("")
+                sitk.WriteImage(image, str(bare))
+                content = bare.read_bytes()
+                check_written(len(content) == NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes, path)
+                temporary.write_bytes(gzip.compress(content, 1, mtime=0))
             else:
                 sitk.WriteImage(image, str(temporary), useCompression=True)
-                check_written(is_image(temporary, image), path)
+                found = sitk.ReadImage(str(temporary))  # ITK says nothing of a disk that is full
+                numbers = [sitk.GetArrayViewFromImage(each).ravel() for each in (found, image)]
+                check_written(np.array_equal(*numbers), path)
         except RuntimeError as error:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
-
-
-def write_zipped_nifti(image: sitk.Image, path: Path) -> None:
-    """Write .nii.gz with the quickest compression, which costs little room; ITK would use a slower one."""
-    bare = path.with_suffix("")
-    sitk.WriteImage(image, str(bare))
-    content = bare.read_bytes()
-    check_written(len(content) == NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes, path)
-    path.write_bytes(gzip.compress(content, 1, mtime=0))
-
-
-def is_image(path: Path, image: sitk.Image) -> bool:
-    """Whether a file that ITK wrote holds every voxel of the image: ITK says nothing of a disk that is full."""
-    found = sitk.ReadImage(str(path))
-    is_alike = found.GetNumberOfComponentsPerPixel() == image.GetNumberOfComponentsPerPixel()
-    return is_alike and np.array_equal(*map(sitk.GetArrayViewFromImage, (found, image)))
 
 
 # A cine on disk: a file of four axes (NIfTI, MHA, NRRD), of three for one slice over time, or DICOM.
@@ -270,15 +260,10 @@ def given_cine(given: object) -> Cine:
         frames, grid, doubt = frames_of_axes(array, grid_of(given), Path("the cine"))
         return Cine(frames, grid, doubt=doubt)
     if isinstance(given, SpatialImage):
-        return cine_of_nibabel(given)
+        array = np.asanyarray(given.dataobj)
+        if array.ndim != 4:
+            raise BadInput(f"the cine has {array.ndim} dimensions: give four, (x, y, z, t)")
+        unit, frames = UNITS_MS.get(units_of(given)[1]), np.moveaxis(array, -1, 0)
+        times = times_of(unit and float(given.header.get_zooms()[3]) * unit, len(frames), Path("the cine"))
+        return Cine(frames, grid_of_nibabel(given, array.shape[:3], "the cine"), times)
     raise BadInput(f"the cine is {type_name(given)}: give a Cine (vrnet.read_cine), a file or a 4D image")
-
-
-def cine_of_nibabel(image: SpatialImage) -> Cine:
-    """The cine of an image of nibabel that has four axes, the last of them time."""
-    array = np.asanyarray(image.dataobj)
-    if array.ndim != 4:
-        raise BadInput(f"the cine has {array.ndim} dimensions: give four, (x, y, z, t)")
-    unit, frames = UNITS_MS.get(units_of(image)[1]), np.moveaxis(array, -1, 0)
-    times = times_of(unit and float(image.header.get_zooms()[3]) * unit, len(frames), Path("the cine"))
-    return Cine(frames, grid_of_nibabel(image, array.shape[:3], "the cine"), times)

@@ -36,21 +36,17 @@ def read_points(path: Path, space: Space) -> Points:
     columns = [names.index(axis) for axis in "xyz" if axis in names]
     if names.count("x") != 1 or names.count("y") != 1 or names.count("z") > 1:
         raise BadInput(f"{path} has no columns x and y, or one twice: its first line must name them, such as x,y,z")
-    found = [read_position(row, columns, f"point {count} of {path}") for count, row in enumerate(rows, start=1)]
+    found = []
+    for count, row in enumerate(rows, start=1):
+        name, said = f"point {count} of {path}", f"(its row: {shown(','.join(row))}): correct it"
+        try:
+            found.append([float(row[column]) for column in columns])
+        except (ValueError, IndexError) as error:
+            raise BadInput(f"the x, y or z of {name} is not a number {said}") from error
+        if not np.isfinite(found[-1]).all():
+            raise BadInput(f"{name} is NaN or infinite {said}")
     numbers = np.array(found).reshape(-1, len(columns))
     return Points(numbers * axis_signs(space, len(columns)), header, rows, columns)
-
-
-def read_position(row: list[str], columns: list[int], name: str) -> list[float]:
-    """The numbers of a row; BadInput names the point where one is missing, or is no finite number."""
-    said = f"(its row: {shown(','.join(row))}): correct it"
-    try:
-        position = [float(row[column]) for column in columns]
-    except (ValueError, IndexError) as error:
-        raise BadInput(f"the x, y or z of {name} is not a number {said}") from error
-    if not np.isfinite(position).all():
-        raise BadInput(f"{name} is NaN or infinite {said}")
-    return position
 
 
 def write_points(points: Points, path: Path, space: Space) -> None:

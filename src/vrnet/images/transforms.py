@@ -91,11 +91,6 @@ def is_itk_transform(path: Path) -> bool:
     return head.startswith((TEXT_MAGIC, HDF5_MAGIC)) or is_matlab
 
 
-def holds_itk_transform(path: Path) -> bool:
-    """Whether a file is an ITK transform, and no image; where its content says neither, its name does."""
-    return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
-
-
 def read_itk(path: Path) -> sitk.Transform:
     """The transform in an ITK transform file, as an object of SimpleITK; or BadInput."""
     if not is_itk_transform(path):
@@ -113,8 +108,10 @@ def read_itk(path: Path) -> sitk.Transform:
 
 
 def read_if_itk(path: Path) -> "sitk.Transform | None":
-    """The transform of an ITK transform file; None for another file, such as a vector image."""
-    return read_itk(path) if holds_itk_transform(path) else None
+    """The transform of an ITK transform file; None for another file, such as a vector image.
+
+    Where the content of a file says neither, its name does."""
+    return read_itk(path) if is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES else None
 
 
 def read_parts(path: Path) -> list[Part]:
@@ -188,7 +185,8 @@ def build(part: Part, path: Path) -> sitk.Transform:
     lacking = len(made.GetFixedParameters()) - len(fixed) if kind == "Euler3DTransform" else 0
     made.SetFixedParameters([*fixed.tolist(), *[0.0] * lacking])  # older files lack a flag
     made.SetParameters(parameters.tolist())
-    check_invertible(made, path)
+    if not MIN_DETERMINANT < abs(np.linalg.det(Affine.from_sitk(made).matrix)) < MAX_DETERMINANT:
+        raise BadInput(f"{path} has a matrix without an inverse: it cannot be applied")
     return made
 
 
@@ -201,12 +199,6 @@ def place_of(part: Part, path: Path) -> Grid:
     grid = Grid(tuple(map(int, shape)), spacing, origin, tuple(part.fixed[3 * d :].tolist()))
     check_grid(grid, path)
     return grid
-
-
-def check_invertible(transform: sitk.Transform, path: Path) -> None:
-    """BadInput if a linear transform takes space to a plane, or to no finite place."""
-    if not MIN_DETERMINANT < abs(np.linalg.det(Affine.from_sitk(transform).matrix)) < MAX_DETERMINANT:
-        raise BadInput(f"{path} has a matrix without an inverse: it cannot be applied")
 
 
 def write_itk(transform: sitk.Transform, path: Path) -> None:
