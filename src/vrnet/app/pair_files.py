@@ -44,7 +44,7 @@ DEFAULTS = RegistrationOptions()
 
 def read_pair(*files: Path | None) -> ImagePair:
     """Read two images, and the label maps and masks that are given; a warning where the two are the same."""
-    pair = ImagePair.read(*files)  # type: ignore[arg-type]
+    pair = ImagePair.read(*files)
     if pair.fixed.grid.matches(pair.moving.grid) and np.array_equal(pair.fixed.array, pair.moving.array):
         warn_of_input(f"{pair.fixed.name} and {pair.moving.name} are the same image: nothing is to be found")
     return pair
@@ -54,7 +54,7 @@ def phantom_pair(patient: Phantom) -> ImagePair:
     """The images and labels of a phantom, as if they had been read from files; its labels are those of ACDC."""
     grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
     parts = ("fixed", "moving", "fixed_labels", "moving_labels")
-    images = (Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts)
+    images: list[Any] = [Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts]
     return ImagePair(*images, label_names=KNOWN["acdc"], true_motion=patient.field[0].numpy())
 
 

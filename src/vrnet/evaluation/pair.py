@@ -108,8 +108,8 @@ def unmatched_brightness(result: PairResult) -> Remap | None:
         return None
     seen = result.seen[1]
     mask = None if seen.all() else torch.from_numpy(seen)
-    images = (result.fixed.array.astype(np.float32), result.seen_warped)
-    return find_remap(*map(torch.from_numpy, images), Inside(mask, mask))
+    fixed, warped = torch.from_numpy(result.fixed.array.astype(np.float32)), torch.from_numpy(result.seen_warped)
+    return find_remap(fixed, warped, Inside(mask, mask))
 
 
 def name_of(image: Image | None) -> str | None:

@@ -145,7 +145,7 @@ class Registration(Reportable[Array], Generic[Array]):
                     f"{name} are {tuple(given.shape)} and the images {grid.shape}: give label maps on their grid"
                 )
             maps.append(None if given is None else Image(as_array(given), grid, name))
-        return self.in_space.with_labels(*maps, label_names)
+        return self.in_space.with_labels(maps[0], maps[1], label_names)
 
 
 def as_array(given: Any) -> NDArray[Any]:

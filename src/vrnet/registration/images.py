@@ -52,11 +52,11 @@ def register_images(
     fixed; warped keeps its own. Masks lie on the grid of their image and are nonzero inside: only there images are
     compared, and where moving has voxels; the outside can only guide an affine start. The rest is as of `register`."""
     pair = ImagePair.read(fixed, moving, fixed_mask=fixed_mask, moving_mask=moving_mask)
-    known, kind = None, affine
+    known = None
     if isinstance(affine, Affine):
-        known, kind = affine.checked(len(pair.fixed.grid.shape)).about(pair.fixed.grid.centre), "none"
+        known, affine = affine.checked(len(pair.fixed.grid.shape)).about(pair.fixed.grid.centre), "none"
     options = RegistrationOptions(
-        affine=kind,
+        affine=affine,
         slices=slices,
         brightness=brightness,
         match_intensities=match_intensities,
@@ -130,8 +130,8 @@ def find_on_grid(
         moving = rescale_images_jointly(moving, masks=[masks.moving])[0]
     arrays = fixed.array.astype(np.float32), resample_image(moving, fixed.grid, affine).array
     I0, I1 = as_tensors(*(np.flip(array, fixed.grid.backward) for array in arrays))
-    given = (mask if mask is None else np.flip(mask, fixed.grid.backward) for mask in inside)
-    return find_motion(I0, I1, check_masks(*given, I0, I1), plan, progress)
+    mask0, mask1 = (mask if mask is None else np.flip(mask, fixed.grid.backward) for mask in inside)
+    return find_motion(I0, I1, check_masks(mask0, mask1, I0, I1), plan, progress)
 
 
 def choose_slice_axis(grid: Grid, slices: Slices, dimensions: tuple[int, ...] = (2, 3)) -> int | None:

@@ -116,14 +116,16 @@ def edge_letters(grid: Grid) -> dict[str, str]:
 
 def structure_box(slices: PageSlices) -> tuple[int, int, int, int] | None:
     """Left, top, width and height, in shown pixels, of the part that holds every structure, with a margin."""
-    is_labelled = sum((map_ != 0 for map_ in slices.labels.values()), start=np.zeros(slices.det.shape, bool)).any(2)
+    is_labelled = np.zeros(slices.det.shape[:2], bool)
+    for map_ in slices.labels.values():
+        is_labelled |= (map_ != 0).any(2)
     if not is_labelled.any():
         return None
     (left, right), (top, bottom) = (span_with_margin(is_labelled.any(axis=other)) for other in (1, 0))
     return left, top, right - left, bottom - top
 
 
-def span_with_margin(is_inside: Bool[ndarray, " n"], part: float = BOX_MARGIN) -> tuple[int, int]:
+def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int]:
     """From the first true value to past the last one, widened on both sides by this part of it."""
     places = np.flatnonzero(is_inside)
     first, last = int(places[0]), int(places[-1]) + 1

@@ -51,16 +51,17 @@ class View:
     @classmethod
     def of(cls, result: PairResult) -> "View":
         """What is shown of a result."""
-        own, compared = result.moving_labels, result.compared
-        labels = None if own is None else place_labels(own, result.grid, result.affine)
-        maps = (result.fixed_labels, labels, result.warped_labels)
+        own, fixed, compared = result.moving_labels, result.fixed_labels, result.compared
+        moving = None if own is None else place_labels(own, result.grid, result.affine).array
         return cls(
             result.fixed.array.astype(np.float32),
             result.placed if result.started is None else result.started,
             result.seen_warped,
             result.deformation,
             result.grid,
-            *(None if map_ is None else map_.array for map_ in maps),
+            fixed_labels=None if fixed is None else fixed.array,
+            moving_labels=moving,
+            warped_labels=None if result.warped_labels is None else result.warped_labels.array,
             mask=None if compared is None or compared.all() else compared,
             is_aligned=result.affine is not None,
             unit=result.unit,
