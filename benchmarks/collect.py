@@ -8,7 +8,9 @@ It may be removed then. Results of release 0.5.0 and before are converted so, to
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vrnet.files import exists, read_json, read_rows, write_bytes, write_rows
 from vrnet.paper.results import CONFIGS, ROWS, RUN, SCORES

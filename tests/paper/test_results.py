@@ -1,24 +1,26 @@
+import json
 from dataclasses import replace
 from itertools import product
+from shutil import rmtree
 
 import numpy as np
 import pytest
+from benchmarks.collect import collect
 
 from tests.paper.fake_results import write_result
 from vrnet.errors import BadInput
+from vrnet.files import write_json, write_rows
 from vrnet.methods.external import Demons
 from vrnet.methods.names import parse
 from vrnet.methods.parameters import PerDimension
-from vrnet.paper.results import Entry, file_name
+from vrnet.paper.results import Entry, file_name, read_runs
 from vrnet.training.settings import Training
 
 
-@pytest.mark.parametrize(
-    "method", [parse("TV-L1(lam=0.15)"), parse("R-L2-6x1-Θ1"), Demons(sigma=PerDimension(1.5, 3.0))]
-)
-def test_file_names_are_ascii_without_what_a_file_system_forbids(method):
-    assert file_name(method).isascii()
-    assert not set(file_name(method)) & set('<>:"/\\|?*')
+def test_file_names_are_ascii_without_what_a_file_system_forbids():
+    for name in ("TV-L1(lam=0.15)", "R-L2-6x1-Θ1"):
+        assert file_name(name).isascii()
+        assert not set(file_name(name)) & set('<>:"/\\|?*')
 
 
 def test_changed_parameters_are_in_the_name_of_the_folder():
@@ -43,13 +45,6 @@ def test_an_averaged_method_has_results_of_its_own_and_the_training_of_the_plain
     assert made.results.config(averaged)["weights_sha256"] == made.results.config(plain)["weights_sha256"]
     assert made.results.rows(averaged) != made.results.rows(plain)
     assert [str(method) for method in made.methods([plain, averaged])] == [plain.name, averaged.name]
-
-
-@pytest.mark.parametrize("name", ["VoxelMorph+average", "Demons+average", "short-axis+average"])
-def test_however_the_word_average_is_written_a_method_is_averaged_once(study, name):
-    results = study().results
-    assert results.entry(name).name == f"{results.entry(name.removesuffix('+average')).name}+average"
-    assert results.entry(name.replace("+average", "+AVERAGE+Average")) == results.entry(name)
 
 
 def test_the_quick_budgets_methods_say_their_parameters_in_folder_and_config(study):
@@ -86,16 +81,9 @@ def test_the_mean_over_seeds_is_taken_subject_by_subject(study):
     [
         ("metrics.csv", lambda text: text[:-30]),
         ("metrics.csv", lambda text: "\n".join(text.splitlines()[:2]) + "\n"),
-        ("metrics.csv", lambda text: ""),
-        ("metrics.csv", lambda text: text.replace("subject", "object")),
         ("metrics.csv", lambda text: text.replace("0.", "inf", 1)),
-        ("metrics.csv", lambda text: text.replace("0.", "x", 1)),
-        ("config.json", lambda text: text.replace("subjects", "objects")),
         ("config.json", lambda text: text.replace('"torch"', '"torso"')),
-        ("config.json", lambda text: text.replace('"hardware": ', '"hardware": 3, "more": ')),
-        ("config.json", lambda text: "[" * 100_000),
         ("config.json", lambda text: text[:20]),
-        ("config.json", lambda text: "{}"),
     ],
 )
 def test_damaged_results_are_refused(name, damage, study):
@@ -108,14 +96,43 @@ def test_damaged_results_are_refused(name, damage, study):
         made.results.rows(entry)
 
 
-@pytest.mark.parametrize("text", ["", "step\n", "step,loss\n4,x\n", "loss\n1\n", "step,step\n4,4\n", "\0"])
+@pytest.mark.parametrize("text", ["step,loss\n4,x\n", "loss\n1\n"])
 def test_damaged_validations_are_refused(text, study, steps):
     made = study(steps(4))
     entry = made.results.entry("VoxelMorph")
-    made.complete([entry])
-    (made.results.folder(entry) / "run" / "metrics.csv").write_text(text)
+    run = made.results.run_folder(entry)
+    run.mkdir(parents=True)
+    (run / "weights.safetensors").touch()
+    (run / "metrics.csv").write_text(text)
     with pytest.raises(BadInput, match="is damaged: remove it"):
         made.results.is_trained(entry)
+
+
+def test_what_is_collected_is_what_the_folders_had(study):
+    made = study()
+    entries = [*made.results.seeds("VoxelMorph", at_least=2), made.results.entry("identity")]
+    for k, entry in enumerate(entries):
+        write_result(made.results, entry, [(0.5 + 0.1 * k, 5.0), (1 / 3, "")])
+    run = made.results.run_folder(entries[0])
+    training = {"method": entries[0].name, "subjects": {"train": ["a"]}, "training": {"alpha": 0.05}}
+    write_json(training, run / "config.json")
+    write_rows([{"step": 2, "loss": 0.5, "val_dice": 0.75}], run / "metrics.csv")
+    rows, configs = ([read(entry) for entry in entries] for read in (made.results.rows, made.results.config))
+    assert collect(made.results.out) == sorted(f"phantom/quick/{entry.folder_name}" for entry in entries)
+    for entry in entries:
+        rmtree(made.results.folder(entry))
+    read_runs.cache_clear()
+    assert all(map(made.results.has, entries))
+    np.testing.assert_equal([made.results.rows(entry) for entry in entries], rows)
+    assert [made.results.config(entry) for entry in entries] == configs
+    (line,) = (json.loads(text) for text in (made.results.out / "phantom" / "configs.jsonl").open() if "fit" in text)
+    assert line["validations"] == [{"step": 2, "loss": 0.5, "val_dice": 0.75}]
+    write_result(made.results, entries[0], [(0.9, 1.0)])  # measured again: it takes the place of the first
+    collect(made.results.out)
+    rmtree(made.results.folder(entries[0]))
+    read_runs.cache_clear()
+    assert [row["dice_mean"] for row in made.results.rows(entries[0])] == [0.9]
+    assert len(made.results.rows(entries[1])) == 2
 
 
 def test_a_run_that_died_after_its_first_validation_is_not_taken_for_trained(study, steps):

@@ -43,30 +43,19 @@ def test_a_mean_and_a_deviation_read_and_print():
         Value.parse(".873 (.050)")
 
 
-@pytest.mark.parametrize("name", COUNTS)
-def test_every_published_cell_reads_and_prints_as_it_was_but_for_a_zero_before_the_point(name):
-    assert cells(name)
-    for cell in cells(name):
-        assert str(Value.parse(cell)) == re.sub(r"(?<!\d)0\.", ".", cell)
-
-
-@pytest.mark.parametrize(("name", "count"), COUNTS.items())
-def test_published_tables_have_the_rows_of_the_paper(name, count):
-    assert len(published_values(name)) == count
+def test_published_tables_are_those_of_the_paper_and_their_rows_are_ours():
+    """Every cell reads, and prints as it was but for a zero before the point."""
     assert {path.name.removesuffix(".csv") for path in (files("vrnet.paper") / "published").iterdir()} == set(COUNTS)
-
-
-@pytest.mark.parametrize(("name", "method", "column", "cell"), PRINTED)
-def test_published_numbers_are_those_of_the_paper(name, method, column, cell):
-    assert published_values(name)[method][column] == Value.parse(cell)
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_every_published_row_is_a_method_of_ours_and_a_row_of_our_table(name):
-    ours = TIMED_METHODS if name == "runtime" else TABLES[name.split("_")[0]].methods
-    for method in published_values(name):
-        assert str(parse(method)) == method
-        assert method in ours
+    for name, count in COUNTS.items():
+        for cell in cells(name):
+            assert str(Value.parse(cell)) == re.sub(r"(?<!\d)0\.", ".", cell)
+        ours = TIMED_METHODS if name == "runtime" else TABLES[name.split("_")[0]].methods
+        assert len(published_values(name)) == count
+        for method in published_values(name):
+            assert str(parse(method)) == method
+            assert method in ours
+    for name, method, column, cell in PRINTED:
+        assert published_values(name)[method][column] == Value.parse(cell)
 
 
 def test_what_has_no_table_in_the_paper_has_no_numbers():
