@@ -62,21 +62,15 @@ def measure_unregistered(sample: Sample, structures: Mapping[str, int]) -> Row:
 
 
 def subject_overlaps(sample: Sample, u: Float[Tensor, "b d *s"], structures: Mapping[str, int]) -> dict[str, float]:
-    """The overlaps of one subject once its moving labels are warped by the fields u; none without labels."""
+    """dice_NAME and hd_NAME of each structure, once the moving labels are warped by the fields u: the mean over pairs
+    that have the structure; and the means over structures. None without labels."""
     if sample.fixed_labels is None or sample.moving_labels is None:
         return {}
     masks = sample.fixed_labels[:, 0].numpy(), warp_labels(sample.moving_labels, u)[:, 0].numpy()
-    return mean_overlaps(list(zip(*masks, strict=True)), sample.spacing, structures)
-
-
-def mean_overlaps(pairs: list[Any], spacing: tuple[float, ...], structures: Mapping[str, int]) -> dict[str, float]:
-    """dice_NAME and hd_NAME of each structure, each the mean over pairs of label maps, and the means over structures.
-
-    Pairs where a structure is absent do not count."""
     found = {}
-    for kind, measure in (("dice", dice), ("hd", lambda a, b: contour_hausdorff(a, b, spacing))):
+    for kind, measure in (("dice", dice), ("hd", lambda a, b: contour_hausdorff(a, b, sample.spacing))):
         for name, label in structures.items():
-            values = [measure(a == label, b == label) for a, b in pairs]
+            values = [measure(a == label, b == label) for a, b in zip(*masks, strict=True)]
             found[f"{kind}_{name}"] = nan_mean(values)
         found[f"{kind}_mean"] = nan_mean([found[f"{kind}_{name}"] for name in structures])
     return found
@@ -133,7 +127,12 @@ def evaluate_split(
     ready.build(len(first.spacing))  # which fails at once if it is for another dimension
     warn_if_far(ready, first.spacing)
     work = MeasureSubject(method, pairs.read, dict(pairs.structures), place.type, folds)
-    task = Task(CohortFolder(folder.absolute()), work, recipe_of(work, ready, pairs.data))
+    weights = None if ready.weights is None else method.weights_sha256  # `default` may come to a solver
+    recipe: Recipe = json_ready(  # what scores depend on beside the images; seconds are among them, so the device too
+        {"method": str(ready), "weights": weights, "folds": folds, "device": place.type, "data": pairs.data,
+         "structures": work.structures, "vrnet": __version__, "commit": commit()}
+    )  # fmt: skip
+    task = Task(CohortFolder(folder.absolute()), work, recipe)
     plan = make_plan(task.folder, subjects := subjects_of(pairs), task.recipe)
     if plan.done:
         say(f"{counted(len(plan.done), 'subject')} measured already, {len(plan.to_do(retry=True)):,} to do.")
@@ -194,13 +193,6 @@ def build_once(
         blank = torch.zeros(1, *shape, device=device)
         replay = capture_graph(lambda I0, I1: find(I0, I1, spacing), blank, blank)
     return ready, lambda I0, I1, spacing=None, masks=None: replay(I0, I1).clone()
-
-
-def recipe_of(work: MeasureSubject, ready: Method, data: str) -> Recipe:
-    """What scores depend on beside the images; the device is part of it, since seconds are among them."""
-    weights = None if ready.weights is None else work.method.weights_sha256  # `default` may come to a solver
-    asked = {"method": str(ready), "weights": weights, "folds": work.folds, "device": work.device}
-    return json_ready({**asked, "data": data, "structures": work.structures, "vrnet": __version__, "commit": commit()})
 
 
 def subjects_of(pairs: PreparedSplit) -> list[Subject]:
