@@ -19,12 +19,8 @@ def measured_settings(data, name):
 
 
 @pytest.mark.parametrize("name", ["FFD", "Demons", "SyN"])
-def test_the_parameters_of_outside_tools_are_the_best_of_those_tried_on_hearts(name):
+def test_the_parameters_of_outside_tools_are_the_best_of_those_tried_on_hearts_and_were_measured_in_3d(name):
     tried = measured_settings("acdc", name)
     assert max(tried, key=lambda setting: score(tried[setting])) == describe_setting(name, parse(name), 2)
-
-
-@pytest.mark.parametrize("data", ["hippocampus", "phantom3d"])
-@pytest.mark.parametrize("name", ["FFD", "Demons", "SyN"])
-def test_the_parameters_of_outside_tools_were_measured_in_3d(name, data):
-    assert describe_setting(name, parse(name), 3) in measured_settings(data, name)
+    for data in ("hippocampus", "phantom3d"):
+        assert describe_setting(name, parse(name), 3) in measured_settings(data, name)
