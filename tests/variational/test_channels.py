@@ -41,14 +41,9 @@ def direct_self_similarity(I, distance, radius):
 
 
 def test_local_mean_is_scipys_uniform_filter(image, d):
-    for radius in (1, 3):
+    for radius in (1, 3, 13):  # the last reaches beyond the image
         ours = local_mean(image, (radius,) * d)[0, 0].numpy()
         np.testing.assert_allclose(ours, ndimage.uniform_filter(image[0, 0].numpy(), 2 * radius + 1, mode="nearest"))
-
-
-def test_a_box_can_reach_beyond_the_image(image, d):
-    theirs = ndimage.uniform_filter(image[0, 0].numpy(), 27, mode="nearest")
-    np.testing.assert_allclose(local_mean(image, (13,) * d)[0, 0].numpy(), theirs)
 
 
 def test_local_normalisation_has_mean_0_and_variance_1_where_its_box_is_the_image(d):
@@ -98,7 +93,4 @@ def test_the_variance_of_self_similarity_is_held_within_limits_of_its_mean(d):
     I[..., 14:] += 1
     flat = self_similarity(I, 1.0, 1.0, (1.0,) * d)[..., 4:8]
     assert flat.min() > 0.999
-
-
-def test_self_similarity_of_a_constant_image_is_finite(d):
-    assert self_similarity(torch.full((1, 1, *SHAPE[d]), 0.5), 2.0, 1.0, (1.0,) * d).isfinite().all()
+    assert self_similarity(0 * I + 0.5, 2.0, 1.0, (1.0,) * d).isfinite().all()

@@ -13,7 +13,6 @@ from vrnet.variational.linearize import REMEMBERED, Linearization
 
 SHAPE = {2: (3, 4), 3: (2, 3, 2)}
 ROOM = {2: (12, 10), 3: (8, 9, 7)}
-DIFFERENCES = {"L1": L1(), "L2": L2()}
 PAIRED = [("L1", 2), ("L2", 3), ("LNCC", 2), ("MIND", 3), ("NMI", 2), ("Remap", 3)]
 """Each data term in one dimension: what they share is tested in both."""
 
@@ -58,7 +57,7 @@ def test_the_l2_prox_solves_its_normal_equations(problem):
     torch.testing.assert_close(L2().prox(v, lin, theta), expected)
 
 
-@pytest.mark.parametrize("theta", [0.05, 5.0])
+@pytest.mark.parametrize(("theta", "d"), [(0.05, 2), (5.0, 3)])
 def test_the_l1_prox_beats_every_point_of_a_brute_force_search(problem, theta):
     v, lin = problem
     theta = torch.tensor(theta, dtype=torch.float64)
@@ -92,14 +91,14 @@ def test_equal_channels_act_as_one_with_the_sum_of_their_weights(d, h, random):
     torch.testing.assert_close(L1().prox(v, two, theta), L1().prox(v, doubled, theta), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("term", DIFFERENCES.values(), ids=DIFFERENCES)
+@pytest.mark.parametrize(("term", "d"), [(L1(), 2), (L1(), 3), (L2(), 3)])
 def test_without_image_gradient_nothing_moves(d, h, random, term):
     shape, v = SHAPE[d], random(1, d, *SHAPE[d])
     flat = expansion(random(1, 1, *shape), torch.zeros(1, 1, d, *shape).double(), v, h)
     assert torch.equal(term.prox(v, flat, torch.tensor(0.1)), v)
 
 
-@pytest.mark.parametrize("term", DIFFERENCES.values(), ids=DIFFERENCES)
+@pytest.mark.parametrize(("term", "d"), [(L1(), 2), (L1(), 3), (L2(), 3)])
 def test_gradients_flow_through_the_prox_and_to_theta(d, h, channels, random, term):
     voxels = (2,) + (1,) * (d - 1)
     at = random(1, d, *voxels)
@@ -120,7 +119,7 @@ def test_the_l1_prox_of_several_channels_is_as_good_in_single_precision(d, rando
     torch.testing.assert_close(single.double(), exact, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("term", "s"), [(L1(), 1), (L2(), 2)], ids=["L1", "L2"])
+@pytest.mark.parametrize(("term", "s", "d"), [(L1(), 1, 2), (L2(), 2, 3)])
 def test_the_value_is_the_power_of_the_difference_at_every_voxel(d, random, term, s):
     I0, I1w = random(2, 3, *SHAPE[d]), random(2, 3, *SHAPE[d])
     torch.testing.assert_close(term.value(I1w, I0, (1.0,) * d), (I1w - I0).abs().pow(s).sum(1) / s)
@@ -149,7 +148,7 @@ def test_the_value_where_images_were_expanded_is_the_value(h, images, name):
     torch.testing.assert_close(term.value_at(lin), term.value(warp(I1, v), I0, h))
 
 
-@pytest.mark.parametrize("term", [LNCC(), MIND()], ids=["LNCC", "MIND"])
+@pytest.mark.parametrize(("term", "d"), [(LNCC(), 3), (MIND(), 2)])
 def test_squares_are_expanded_by_the_slopes_of_their_channels(d, h, images, term):
     """A = JᵀJ/k and b = Jᵀρ/k, with J by NumPy's differences of the channels between repeated borders."""
     I0, I1, v = images
@@ -169,7 +168,7 @@ def both_contrasts(I0, I1w, h, weight):
     return A0, A1, D, trust(A0, A1, weight).view(len(I0), 2, *[1] * (I0.dim() - 2)).unbind(1)
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("masked", "d"), [(False, 3), (True, 2)])
 def test_remap_is_local_correlation_in_both_contrasts_each_counted_by_its_trust(h, images, masked):
     I0, I1, _ = images
     weight = (torch.rand_like(I0) > 0.3).double() if masked else None
@@ -222,12 +221,12 @@ def test_gradients_of_a_contrast_free_loss_are_those_of_differences(d, images, n
 
 
 @pytest.mark.parametrize(
-    ("term", "contrast"),
+    ("term", "contrast", "d"),
     [
-        (LNCC(epsilon=0.0), lambda I: 5 * I + 2),
-        (MIND(), lambda I: 1 - 3 * I),
-        (NMI(), lambda I: 1 - I),
-        (Remap(), lambda I: 1 - I),
+        (LNCC(epsilon=0.0), lambda I: 5 * I + 2, 2),
+        (MIND(), lambda I: 1 - 3 * I, 3),
+        (NMI(), lambda I: 1 - I, 2),
+        (Remap(), lambda I: 1 - I, 3),
     ],
     ids=["LNCC", "MIND", "NMI", "Remap"],
 )
@@ -294,18 +293,12 @@ def test_blank_images_do_not_move(d, name):
     assert not term.value_at(lin).any()
 
 
-def test_terms_are_listed_by_their_names():
-    assert all(DATA_TERMS[term.name] is term and term.summary for term in DATA_TERMS.values())
-
-
 @pytest.mark.parametrize(
     "made",
     [
         "NMI(bins=1)",
         "LNCC(radii=())",
-        "LNCC(radii=0)",
         "LNCC(radii=(2,1e9))",
-        "MIND(distance=-1)",
     ],
 )
 def test_numbers_that_make_no_sense_are_bad_input_that_says_what_would(made):

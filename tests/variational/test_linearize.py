@@ -44,7 +44,7 @@ def test_the_linearisation_error_is_second_order(d):
     assert abs(errors[0] / errors[1] - 4) < 1e-6
 
 
-@pytest.mark.parametrize("away", [0.0, 1.0], ids=["at", "away"])
+@pytest.mark.parametrize(("away", "d"), [(0.0, 3), (1.0, 2)])
 def test_normal_equations_solved_in_parts_are_solved_to_the_bit(d, away, random, monkeypatch):
     """Also under a penalty of each voxel, and away from where they were expanded."""
     at, (I0, I1) = random(2, d, *SHAPES[d]), (random(2, 1, *SHAPES[d]) for _ in range(2))
@@ -101,7 +101,8 @@ def test_what_is_outside_a_mask_has_no_say_in_the_window(d, random):
     torch.testing.assert_close(even.b[..., inside], torch.ones_like(even.b[..., inside]))  # at the rim of the mask, too
 
 
-TERMS = [(L1(), 1), (L2(), 2)]
+TERMS = [(L1(), 1, 2), (L1(), 1, 3), (L2(), 2, 3)]
+"""Differences, the power that each sums, and a dimension."""
 PAIRED = [("L1", 3), ("L2", 2), ("LNCC", 3), ("MIND", 2), ("NMI", 3), ("Remap", 2)]
 """Each data term in one dimension."""
 
@@ -130,7 +131,7 @@ def weighted(d, h, random):
     return random(1, d, *shape), Linearization(rho, rho, rho, at, h, weight, residual=rho, J=J)
 
 
-@pytest.mark.parametrize(("term", "s"), TERMS, ids=["L1", "L2"])
+@pytest.mark.parametrize(("term", "s", "d"), TERMS)
 def test_a_weighted_step_beats_every_point_of_a_brute_force_search(weighted, term, s):
     """min_u w/s Σ|ρ(u)|^s + θ/2 |u − v|²."""
     v, lin = weighted
@@ -148,7 +149,7 @@ def test_a_weighted_step_beats_every_point_of_a_brute_force_search(weighted, ter
         assert (energy(u) <= energy(other) + 2e-4).all()
 
 
-@pytest.mark.parametrize("term", [L1(), L2()], ids=["L1", "L2"])
+@pytest.mark.parametrize(("term", "d"), [(L1(), 3), (L2(), 2)])
 def test_where_the_weight_is_zero_nothing_moves_even_without_a_residual(weighted, term):
     v, lin = weighted
     lin = replace(lin, residual=torch.zeros_like(lin.residual), at=v)
@@ -161,7 +162,7 @@ def test_where_the_weight_is_zero_nothing_moves_even_without_a_residual(weighted
             assert u.isfinite().all()
 
 
-@pytest.mark.parametrize(("term", "s"), TERMS, ids=["L1", "L2"])
+@pytest.mark.parametrize(("term", "s", "d"), TERMS)
 def test_the_energy_is_a_weighted_mean_as_numpy_has_it(d, h, random, term, s):
     """Σ (w D + λ R) / Σ w: λR counts as much beside D as in the steps."""
     I0, I1w, u = random(2, 1, *SHAPES[d]), random(2, 1, *SHAPES[d]), random(2, d, *SHAPES[d])
@@ -226,8 +227,7 @@ def test_a_solver_leaves_a_pair_at_rest_of_which_nothing_is_compared(d, data, sm
 
 @pytest.mark.parametrize(
     ("name", "d"),
-    [("TV-L1", 2), ("TV-L1", 3), ("Bending-L2", 3), ("Diffusion-LNCC", 2), ("Gaussian-LNCC", 3), ("TV-MIND", 2),
-     ("Gaussian-Remap", 3)],
+    [("TV-L1", 2), ("Bending-L2", 3), ("Gaussian-LNCC", 3), ("TV-MIND", 2)],
 )  # fmt: skip
 def test_masks_of_ones_change_nothing(d, name, smooth_image, as_users_run):
     """But for rounding. (By mutual information that decides which field is kept: its bins have edges.)"""

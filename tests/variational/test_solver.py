@@ -12,6 +12,8 @@ from vrnet.variational.regularizers import Diffusion, Gaussian
 from vrnet.variational.solver import Energy, watch
 
 SOLVERS = [str(solver) for solver in PRESETS]
+EACH_PART = "TV-L1", "Diffusion-L2", "Bending-LNCC", "Gaussian-MIND", "TV-NMI", "Gaussian-Remap"
+"""Every regulariser, and every data term."""
 SMALL = {2: (32, 32), 3: (18, 17, 16)}
 MAX_WARPS = 16
 """Of each level, of solvers that take more, in many short steps."""
@@ -25,7 +27,7 @@ def shifted(smooth_image, d, seed=0):
     return warp(I1, u), I1
 
 
-@pytest.mark.parametrize(("name", "d"), [(name, 2 + k % 2) for k, name in enumerate(SOLVERS)] + [("TV-L1", 3)])
+@pytest.mark.parametrize(("name", "d"), [(name, 2 + k % 2) for k, name in enumerate(EACH_PART)] + [("TV-L1", 3)])
 def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
     I0, I1 = shifted(smooth_image, d)
     with torch.no_grad():
@@ -45,7 +47,7 @@ def test_no_motion_gives_exactly_zero(d, smooth_image):
             assert not replace(parse(name), warps=2, finest_warps=0).build(d)(I, I).any()
 
 
-@pytest.mark.parametrize("tolerance", [1e-3, 0.3], ids=["patient", "some stop before others"])
+@pytest.mark.parametrize(("tolerance", "d"), [(1e-3, 3), (0.3, 2)], ids=["patient", "some stop before others"])
 def test_results_do_not_depend_on_batch_composition(d, smooth_image, tolerance):
     pairs = [shifted(smooth_image, d, seed) for seed in range(3)]
     noise = tuple(smooth_image(SMALL[d], 1, seed, torch.float32) for seed in (9, 10))
@@ -88,7 +90,7 @@ def test_progress_rises_from_nothing_to_one_and_leaves_no_trace(name, smooth_ima
     assert not any(part._forward_hooks for part in solver.modules())
 
 
-@pytest.mark.parametrize(("term", "s"), [(L1(), 1), (L2(), 2)], ids=["L1", "L2"])
+@pytest.mark.parametrize(("term", "s", "d"), [(L1(), 1, 3), (L2(), 2, 2)])
 def test_without_a_penalty_the_energy_is_the_mean_of_the_differences(d, h, random, term, s):
     I0, I1w, u = random(2, 1, *SHAPES[d]), random(2, 1, *SHAPES[d]), random(2, d, *SHAPES[d])
     expected = (I1w - I0).abs().pow(s).flatten(1).mean(1) / s
