@@ -2,22 +2,35 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from tests.models import trained
 from tests.paper.fake_results import write_result
+from vrnet.data.phantoms import Phantoms
 from vrnet.errors import BadInput
+from vrnet.methods.baselines import Identity
+from vrnet.paper import figures as pictures
 from vrnet.paper.figures import (
     ALPHA_METHODS,
     ALPHAS,
     BOX_METHODS,
-    CASCADE_LINES,
+    COMPARED_METHODS,
     EFFICIENT_METHODS,
+    ROWS,
+    cut_slice,
     draw_alpha,
     draw_boxplots,
     draw_cascades,
+    draw_comparison,
+    draw_denoising,
     draw_efficiency,
     draw_parameterisations,
+    field_states,
+    motion_in_slice,
+    roughness,
 )
 from vrnet.paper.specs import published_values
+from vrnet.paper.study import Study
 
 SCORES = [(0.7, 9.0), (0.8, 8.0), (0.9, 6.0)]
 MEAN = 0.8
@@ -83,17 +96,6 @@ def test_cascades_draws_dice_against_their_number_beside_the_published(known):
     np.testing.assert_allclose(lines[6].get_ydata(), [MEAN - losses[name] for name in ("C-L2-3x1", "C-L2-6x1")])
     assert numbers[-1]["published"] is None
     assert numbers[0]["published"] == published_values("acdc")["VoxelMorph"]["dice_mean"].mean
-
-
-def test_what_was_published_of_a_part_of_a_line_is_drawn_where_it_belongs(known, monkeypatch):
-    losses = {name: 0.0 for line in CASCADE_LINES.values() for name in line.values()}
-    published = published_values("acdc") | published_values("ablation_acdc")
-    few = {name: published[name] for name in ("3xRC-Net", "5xRC-Net")}
-    monkeypatch.setattr("vrnet.paper.figures.published_values", lambda name: few)
-    figure, numbers = draw_cascades(known(losses))
-    dice = {name: values["dice_mean"].mean for name, values in few.items()}
-    assert figure.axes[0].get_lines()[1].get_xydata().tolist() == [[3, dice["3xRC-Net"]], [5, dice["5xRC-Net"]]]
-    assert {row["method"]: row["published"] for row in numbers if row["published"] is not None} == dice
 
 
 def test_efficiency_draws_dice_against_the_number_of_training_subjects(study):
@@ -178,18 +180,80 @@ def test_boxplots_draws_one_box_per_method_and_structure_for_both_measures(known
     assert "3 test subjects" in dice.get_title()
 
 
-def test_boxes_leave_out_who_has_no_value(study):
-    made = study()
-    for name in ("R-L2-6x1-Θ1", "R-L2-6x1"):
-        write_result(made.results, made.results.entry(name), [(0.7, 9.0), ("", 8.0), (0.9, 6.0)])
-    figure, _ = draw_parameterisations(made)
-    heights = [box.get_path().vertices[:, 1] for box in figure.axes[0].patches]
-    np.testing.assert_allclose([(y.min(), y.max()) for y in heights], [(0.75, 0.85)] * 8)
+@pytest.fixture
+def ready(d, study, monkeypatch):
+    """A study with all methods but SyN: VR-Nets and RC-Nets have random weights, the others move nothing."""
+    made = study(d=d)
+
+    def methods(self, entries):
+        names = [str(entry.method) for entry in entries]
+        return [trained(name, d, made.test.samples[0].spacing) if name[0] in "RC2" else Identity() for name in names]
+
+    monkeypatch.setattr(Study, "methods", methods)
+    monkeypatch.setattr(Study, "can_run", lambda self, name: name != "SyN")
+    return made
 
 
-def test_several_seeds_are_drawn_as_their_mean(known):
-    made = known({"R-L2-6x1-Θ1": 0.1, "R-L2-6x1": 0.0})
-    write_result(made.results, made.results.entry("R-L2-6x1", seed=1), worsen(0.2))
-    _, numbers = draw_parameterisations(made)
-    own = [row["dice_mean"] for row in numbers if row["method"] == "Θ2"]
-    np.testing.assert_allclose(own, [0.6, 0.7, 0.8])
+def test_the_comparison_has_six_rows_and_one_column_per_method_that_can_run_beside_the_first(ready):
+    figure, numbers = draw_comparison(ready)
+    names = [name for name in COMPARED_METHODS[ready.d] if name != "SyN"]
+    grid = figure.axes[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == (len(ROWS), len(names) + 1) == (6, len(names) + 1)
+    assert [ax.get_title() for ax in figure.axes[1 : grid.ncols]] == names
+    assert [row["method"] for row in numbers] == names
+
+
+def test_the_comparison_shows_the_images_and_measures_their_difference(ready):
+    figure, numbers = draw_comparison(ready)
+    sample = ready.test.samples[1]
+    labels = sample.fixed_labels[0, 0].numpy()
+    k = ... if ready.d == 2 else (..., int((labels > 0).sum((0, 1)).argmax()))
+    fixed, moving = sample.fixed[0, 0].numpy()[k], sample.moving[0, 0].numpy()[k]
+    columns = figure.axes[0].get_gridspec().ncols
+    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), fixed.T)
+    np.testing.assert_allclose(figure.axes[2 * columns].images[0].get_array(), moving.T)
+    still = next(row for row in numbers if row["method"] == "FFD")  # here it moves nothing
+    assert still["mean_difference"] == pytest.approx(np.abs(fixed - moving).mean(), abs=1e-6)
+    assert any(abs(row["mean_difference"] - still["mean_difference"]) > 1e-6 for row in numbers)
+
+
+def test_denoising_has_the_start_and_one_state_per_cascade(ready):
+    figure, numbers = draw_denoising(ready)
+    count = {2: 6, 3: 2}[ready.d]
+    names = [f"R-L2-{count}x1", f"R-L2-{count}x1-noise"]
+    assert [(row["method"], row["cascade"]) for row in numbers] == [(n, k) for n in names for k in range(count + 1)]
+    grid = figure.axes[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == (4, count + 1)
+    assert [ax.get_title() for ax in figure.axes[: count + 1]] == ["start", *(f"cascade {k + 1}" for k in range(count))]
+
+
+def test_states_begin_with_the_noisy_guess_and_end_with_what_the_cascade_makes_of_it(ready, d):
+    sample, method = ready.test.samples[0], trained("R-L2-2x1-w2", d, ready.test.samples[0].spacing)
+    found = field_states(method, sample)
+    I0, I1 = sample.fixed[:1], sample.moving[:1]
+    with torch.inference_mode():
+        guess = method.model.init(I0, I1, sample.spacing)
+        noise = torch.from_numpy(found[0]) - torch.from_numpy(motion_in_slice(guess, guess.shape[-1] // 2))
+        first = guess + torch.randn(guess.shape, generator=torch.Generator().manual_seed(pictures.NOISE_SEED))
+        last = list(method.model.refine(first, I0, I1, sample.spacing))[-1].v
+    assert noise.std().item() == pytest.approx(1.0, abs=0.1)
+    np.testing.assert_allclose(found[-1], motion_in_slice(last, last.shape[-1] // 2))
+
+
+def test_roughness_is_the_mean_of_all_slopes():
+    """u = (a x, b y): |∂u| is a, 0, 0 and b."""
+    x, y = np.meshgrid(np.arange(7.0), np.arange(5.0), indexing="ij")
+    assert roughness(np.stack([0.3 * x, -0.5 * y])) == pytest.approx((0.3 + 0.5) / 4)
+    assert roughness(np.ones((2, 4, 4))) == 0
+
+
+def test_a_cut_in_space_shows_the_slice_with_most_of_the_heart():
+    sample = Phantoms("phantom3d", (16, 16, 16), 9.0).prepare("phantom-0003", "evaluation")
+    u = torch.zeros(1, 3, 16, 16, 16)
+    u[:, 0], u[:, 2] = 1.0, 5.0
+    shown = cut_slice(sample, 0, u)
+    assert shown.k == max(range(16), key=lambda k: int((sample.fixed_labels[0, 0, ..., k] > 0).sum()))
+    assert shown.u.shape == (2, 16, 16)
+    assert (shown.u[0] == 1).all()
+    assert (shown.u[1] == 0).all()
+    np.testing.assert_allclose(shown.image[:-1], sample.moving[0, 0, 1:, :, min(shown.k + 5, 15)].numpy(), atol=1e-6)

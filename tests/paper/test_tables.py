@@ -1,15 +1,38 @@
 import csv
 import re
 from dataclasses import replace
+from io import StringIO
 
+import numpy as np
 import pytest
+import torch
+from scipy.stats import wilcoxon
 
 from tests.paper.fake_results import write_result
 from vrnet.errors import BadInput, InputWarning
-from vrnet.methods.names import parse
+from vrnet.files import read_rows
+from vrnet.methods.names import parse, parse_trainable
+from vrnet.paper import tables as runtime
 from vrnet.paper.budget import BUDGETS
-from vrnet.paper.specs import TABLES
-from vrnet.paper.tables import build_runtime_table, build_table, parameter_notes
+from vrnet.paper.specs import TABLES, Value, published_values
+from vrnet.paper.tables import (
+    Table,
+    build_runtime_table,
+    build_table,
+    escape_latex,
+    find_measures,
+    holm,
+    measure_columns,
+    measure_seconds,
+    p_value,
+    parameter_notes,
+    published_columns,
+    seconds_per_pair,
+    significance_columns,
+    timed_images,
+    timing_hardware,
+)
+from vrnet.provenance import versions
 
 NAMES = TABLES["initialisation"].methods
 SCORES = {
@@ -256,3 +279,213 @@ def test_files_are_the_same_table_in_three_forms(known, tmp_path):
         means = {row["method"]: float(row["Dice Avg"]) for row in csv.DictReader(file)}
     assert means == pytest.approx(dict(zip(NAMES, (0.8, 0.7, 0.6), strict=True)))
     assert re.search(r"R-L2-6x1 & \\textbf{\.800\(\.082\)}", paths[2].read_text())
+
+
+DICE = {"a": [0.7, 0.8, 0.9, 0.75, 0.6, 0.85], "b": [0.72, 0.83, 0.91, 0.74, 0.66, 0.9], "c": [0.1] * 6}
+HD = {"a": [9.0, 7.0, 8.0, 5.0, 6.5, 7.0], "b": [8.0, 7.5, 6.0, 4.0, 6.0, 5.5], "c": [1.0, 2.0, np.nan, 3.0, 4.0, 5.5]}
+ROWS = {
+    name: [{"subject": str(k), "dice_mean": x, "hd_mean": y, "folding_percent": 0.5, "seconds": 1.0}
+           for k, (x, y) in enumerate(zip(DICE[name], HD[name], strict=True))]
+    for name in DICE
+}  # fmt: skip
+
+
+def test_p_is_that_of_wilcoxons_signed_rank_test_against_the_highest_dice():
+    dice, hd = significance_columns(ROWS)
+    assert (dice.title, hd.title) == ("p Dice", "p HD")
+    assert "b" not in dice.cells
+    p = {name: wilcoxon(DICE[name], DICE["b"]).pvalue for name in ("a", "c")}
+    assert p["c"] < p["a"]
+    assert dice.cells == {"a": f"{p['a']:.1g}", "c": f"{2 * p['c']:.1g}"}  # two tests: Holm's correction
+    assert list(hd.cells) == ["a", "c"]
+
+
+def test_subjects_without_a_value_and_ties_do_not_count_in_p():
+    some, others = ([x for k, x in enumerate(HD[name]) if k not in (2, 5)] for name in "cb")
+    assert p_value(ROWS["c"], ROWS["b"], "hd_mean") == pytest.approx(wilcoxon(some, others).pvalue)
+    assert p_value(ROWS["a"], ROWS["a"], "hd_mean") is None
+
+
+def test_a_subject_whose_images_come_again_counts_once_in_p():
+    some, others = (DICE[name][:-1] for name in "ab")
+    assert p_value(ROWS["a"], ROWS["b"], "dice_mean", ("5",)) == pytest.approx(wilcoxon(some, others).pvalue)
+    (dice, _), (alone, _) = (
+        significance_columns(ROWS, ("5",)),
+        significance_columns({name: rows[:-1] for name, rows in ROWS.items()}),
+    )
+    assert dice.cells == alone.cells != significance_columns(ROWS)[0].cells
+
+
+def test_holm_rejects_what_its_procedure_rejects():
+    """Of n tests the k-th smallest p is compared with level / (n - k + 1), until one fails: for every level."""
+    p = {"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005, "e": 0.5}
+    for level in (0.005, 0.01, 0.03, 0.045, 0.06, 0.1, 0.2, 0.6):
+        rejected = set()
+        for k, name in enumerate(sorted(p, key=p.get)):
+            if p[name] > level / (len(p) - k):
+                break
+            rejected.add(name)
+        assert {name for name, corrected in holm(p).items() if corrected <= level} == rejected
+    assert list(holm(p)) == list(p)
+    assert max(holm(p).values()) <= 1
+
+
+def test_the_best_is_the_highest_dice_and_the_lowest_distance_and_folds_are_not_ranked():
+    dice, hd, folds = measure_columns(ROWS, ("dice_mean", "hd_mean", "folding_percent"))
+    assert (dice.best, hd.best, folds.best) == ("b", "c", None)
+    assert dice.cells["a"].mean == pytest.approx(np.mean(DICE["a"]))
+    assert hd.cells["c"].mean == pytest.approx(15.5 / 5)
+
+
+def test_all_that_was_measured_is_a_column_but_the_subject_and_its_time():
+    assert find_measures(ROWS) == ("dice_mean", "hd_mean", "folding_percent")
+
+
+def test_a_page_has_four_of_the_published_columns_and_the_file_all():
+    known = published_values("acdc")
+    measures = (
+        "dice_LV",
+        "dice_mean",
+        "hd_LV",
+        "hd_mean",
+        "folding_percent",
+        "folding_strict_percent",
+        "jacobian_gradient",
+    )
+    columns = published_columns({"acdc": known}, measures)
+    shown = [column.title for column in columns if not column.is_csv_only]
+    assert shown == [f"{name}, published" for name in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
+    assert [column.title for column in columns if column.is_csv_only] == ["Dice LV, published", "HD LV, published"]
+    assert columns[1].cells["FFD"] == known["FFD"]["dice_mean"]
+
+
+def test_what_was_published_on_two_data_sets_says_on_which():
+    known = {data: published_values(f"ablation_{data}") for data in ("acdc", "ukbb")}
+    columns = published_columns(known, ("dice_mean", "folding_percent"))
+    assert [column.title for column in columns] == ["Dice Avg, published on acdc", "Dice Avg, published on ukbb"]
+
+
+def test_images_that_are_timed_have_the_papers_size_but_quickly():
+    assert timed_images(BUDGETS["short"], 2) == ((160, 160), 1.8)
+    assert timed_images(BUDGETS["paper"], 3) == ((128, 128, 96), 1.2)
+    assert np.prod(timed_images(BUDGETS["quick"], 3)[0]) < 5000
+
+
+TABLE = Table(
+    "Small",
+    ["method", "Dice Avg", "J<0 %", "|∇J|", "s CPU", "HD LV, published"],
+    [
+        ["a_b", Value(0.8734567, 0.05, 3), Value(0.0, 0.0, 2), Value(0.1, 0.02, 3), "0.25", Value(5.0, None, 2)],
+        ["A|B", Value(0.9, 0.1, 3), Value(12.5, 1.0, 2), Value(0.2, 0.03, 3), None, None],
+    ],
+    ["Computed on 100 % of it."],
+    best={(1, 1)},
+    csv_only={5},
+)
+
+
+def test_markdown_is_a_table_with_the_best_in_bold_and_a_note_below():
+    assert TABLE.markdown() == (
+        "**Small**\n\n"
+        "| method | Dice Avg | J<0 % | \\|∇J\\| | s CPU |\n"
+        "| --- | ---: | ---: | ---: | ---: |\n"
+        "| a_b | .873(.050) | .00(.00) | .100(.020) | 0.25 |\n"
+        "| A\\|B | **.900(.100)** | 12.50(1.00) | .200(.030) | – |\n\n"
+        "Computed on 100 % of it.\n"
+    )
+
+
+def test_latex_has_as_many_columns_in_every_line_and_nothing_that_it_would_misread():
+    text = TABLE.latex()
+    lines = [line.removesuffix(r" \hline") for line in text.splitlines() if line.endswith((r"\\", r"\\ \hline"))]
+    kinds = re.search(r"\\begin{tabular}{(\w+)}", text)[1]
+    assert kinds == "lrrrr"
+    assert [len(re.split(r"(?<!\\)&", line)) for line in lines] == [len(kinds)] * 3
+    assert lines[0] == r"method & Dice Avg & J$<$0 \% & $|\nabla J|$ & s CPU \\"
+    assert lines[1].startswith(r"a\_b & .873(.050)")
+    assert lines[2] == r"A$|$B & \textbf{.900(.100)} & 12.50(1.00) & .200(.030) & -- \\"
+    assert text.count("{") == text.count("}")
+    assert text.startswith("% Small\n% Computed on 100 % of it.\n\\begin{tabular}")
+    assert text.endswith("\\hline\n\\end{tabular}\n")
+
+
+def test_no_special_character_of_latex_is_left_bare():
+    outside = re.sub(r"\$[^$]*\$", "", escape_latex("50 % a_b a|b R&D #1 |∇J| < α_1 | 5 %"))
+    assert not re.search(r"(?<!\\)[%_|&#∇α<]", outside)
+
+
+def test_csv_has_all_columns_as_numbers_and_deviations_in_columns_of_their_own():
+    rows = list(csv.DictReader(StringIO(TABLE.comma_separated())))
+    assert list(rows[0]) == [
+        "method", "Dice Avg", "Dice Avg std", "J<0 %", "J<0 % std", "|∇J|", "|∇J| std", "s CPU", "HD LV, published",
+    ]  # fmt: skip
+    assert float(rows[0]["Dice Avg"]) == pytest.approx(0.8734567, abs=1e-6)
+    assert float(rows[0]["Dice Avg std"]) == 0.05
+    assert [row["s CPU"] for row in rows] == ["0.25", ""]
+    assert [row["HD LV, published"] for row in rows] == ["5", ""]
+    assert [row["method"] for row in rows] == ["a_b", "A|B"]
+
+
+SHAPE_AND_SPACING = (16, 16), 9.0
+
+
+def test_a_time_is_measured_once_then_read(tmp_path, monkeypatch):
+    taken = iter([0.25])
+    monkeypatch.setattr(runtime, "measure_seconds", lambda *words: next(taken))
+    method = parse_trainable("VoxelMorph-w2")
+    assert [seconds_per_pair(tmp_path, method, *SHAPE_AND_SPACING, "cpu") for _ in range(3)] == [0.25] * 3
+    (kept,) = read_rows(tmp_path / "runtime" / "cpu.csv", "times")
+    assert (kept["method"], kept["shape"], kept["seconds"]) == ("VoxelMorph-w2", "16x16", "0.25")
+    assert kept["torch"] == versions()["torch"]
+
+
+def test_there_is_no_time_on_a_gpu_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert seconds_per_pair(tmp_path, parse("TV-L1"), *SHAPE_AND_SPACING, "cuda") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_time_measured_elsewhere_is_read_where_there_is_no_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "cuda.csv").write_text("method,shape,seconds,hardware\nTV-L1,16x16,0.5,a GPU\n")
+    assert seconds_per_pair(tmp_path, parse("TV-L1"), *SHAPE_AND_SPACING, "cuda") == 0.5
+    assert timing_hardware(tmp_path, [(16, 16)]) == ["a GPU"]
+    assert timing_hardware(tmp_path, [(16, 16, 16)]) == []
+
+
+@pytest.mark.parametrize("text", ["method,shape\nTV-L1,16x16\n", "method,shape,seconds,hardware\nTV-L1,16x16,x,a\n"])
+def test_a_damaged_time_is_named(tmp_path, text):
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "cpu.csv").write_text(text)
+    with pytest.raises(BadInput, match=r"cpu\.csv"):
+        seconds_per_pair(tmp_path, parse("TV-L1"), *SHAPE_AND_SPACING, "cpu")
+
+
+@pytest.mark.parametrize(("timing_seconds", "pairs"), [(0.0, 1), (2.5, 3), (1e9, runtime.MAX_TIMED_PAIRS)])
+def test_a_time_is_the_mean_over_pairs_after_one_to_warm_up(timing_seconds, pairs, monkeypatch):
+    clock, calls = [0.0], []
+
+    def find():
+        calls.append(0)
+        clock[0] += 100.0 if len(calls) == 1 else 1.0
+
+    monkeypatch.setattr(runtime, "prepare_registration", lambda *words: find)
+    monkeypatch.setattr(runtime, "perf_counter", lambda: clock[0])
+    assert measure_seconds(
+        parse_trainable("VoxelMorph-w2"), *SHAPE_AND_SPACING, torch.device("cpu"), timing_seconds
+    ) == pytest.approx(1.0)
+    assert len(calls) == 1 + pairs
+
+
+@pytest.mark.parametrize("name", ["TV-L1", "VoxelMorph-w2"])
+def test_what_is_timed_is_the_registration_of_the_pair(name):
+    pair = torch.rand(1, 1, 32, 32), torch.rand(1, 1, 32, 32)
+    method = parse(name)
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        found = runtime.prepare_registration(method, pair, (9.0, 9.0))()
+        torch.manual_seed(0)
+        model = method.build(2)
+        expected = (model.eval() if isinstance(model, torch.nn.Module) else model)(*pair, (9.0, 9.0))
+    torch.testing.assert_close(found, expected)
