@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -28,8 +28,11 @@ from vrnet.variational.cascade import Cascade, DataStep, Initializer, Keep, Step
 from vrnet.variational.data_terms import DATA_TERMS, L2
 
 NO_DATA = "none"
-WORDS = ("init", "parameters", "order", "penalty", "exchange", "resolution", "start_weights")
-"""The fields that words after the shorthand say, where they are not the default."""
+WORD_FIELDS = {
+    "zeros": "init", "noise": "init", "Θ1": "parameters", "T1": "parameters", "released": "order", "frozen": "penalty",
+    "odd": "exchange", "half": "resolution", "he": "start_weights",
+}  # fmt: skip
+"""The field that each word after the shorthand sets, to itself; T1 is Θ1 in ASCII. Names have them in this order."""
 
 
 def data_words() -> tuple[str, ...]:
@@ -108,9 +111,9 @@ class VRNet(Trainable):
         check_width(self.width)
 
     def __str__(self) -> str:
-        default = {field.name: field.default for field in fields(self)}
-        words = [getattr(self, name) for name in WORDS if getattr(self, name) != default[name]]
-        parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *words]
+        words = [getattr(self, name) for name in dict.fromkeys(WORD_FIELDS.values())]
+        said = [word for word in words if word in WORD_FIELDS]
+        parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *said]
         return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), SHORTHAND)
 
     @property
@@ -164,13 +167,6 @@ PAPER = tuple(
     for denoiser, data, steps in product("RU", ("L2", "L1"), ((1, 1), (2, 1), (2, 2), (3, 2), (6, 1)))
 )
 """The 20 configurations of the paper's table, in its order."""
-
-
-WORD_FIELDS = {
-    "zeros": "init", "noise": "init", "released": "order", "frozen": "penalty", "odd": "exchange",
-    "half": "resolution", "he": "start_weights", "Θ1": "parameters", "T1": "parameters",
-}  # fmt: skip
-"""The field that each word after the shorthand sets, to itself; T1 is Θ1 in ASCII."""
 
 
 def parse_vrnet(name: str) -> VRNet | None:

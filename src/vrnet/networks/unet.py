@@ -122,6 +122,7 @@ def expand_blocks(conv: nn.ConvTranspose2d | nn.ConvTranspose3d, x: Float[Tensor
 
 
 HEAD_STD = 1e-5
+CONVOLUTIONS = {2: Conv2d, 3: Conv3d}
 
 
 class UNet(nn.Module):
@@ -150,41 +151,37 @@ class UNet(nn.Module):
 def unet_2d(inputs: int, outputs: int, width: int = 64, levels: int = 5) -> UNet:
     """Levels of two 3x3 convolutions, max-pooling, transposed 2x2, no normalisation: 31.03 M for five at width 64."""
     c = [width * 2**level for level in range(levels)]
-    encoder = [convolutions_2d(inputs, c[0])]
-    encoder += [nn.Sequential(nn.MaxPool2d(2), convolutions_2d(a, b)) for a, b in pairwise(c)]
+    encoder = [convolutions(2, inputs, c[0], c[0])]
+    encoder += [nn.Sequential(nn.MaxPool2d(2), convolutions(2, a, b, b)) for a, b in pairwise(c)]
     ups = [ConvTranspose2d(2 * k, k, 2, stride=2) for k in c[-2::-1]]
-    decoder = [convolutions_2d(2 * k, k) for k in c[-2::-1]]
+    decoder = [convolutions(2, 2 * k, k, k) for k in c[-2::-1]]
     return UNet(encoder, ups, decoder, near_zero(Conv2d(c[0], outputs, 1)))
-
-
-def convolutions_2d(inputs: int, outputs: int) -> nn.Sequential:
-    first, second = Conv2d(inputs, outputs, 3, padding=1), Conv2d(outputs, outputs, 3, padding=1)
-    return nn.Sequential(first, nn.ReLU(inplace=True), second, nn.ReLU(inplace=True))
 
 
 def unet_3d(inputs: int, outputs: int, width: int = 8) -> UNet:
     """The light one: five levels by strided convolutions, a 5³ head; 1.12 M parameters at width 8, 4.46 M at 16."""
     c = width
     encoder = [
-        convolutions_3d(inputs, c, c),
-        convolutions_3d(c, 2 * c, 2 * c, stride=2),
-        convolutions_3d(2 * c, 4 * c, 4 * c, stride=2),
-        convolutions_3d(4 * c, 8 * c, 8 * c, stride=2),
-        convolutions_3d(8 * c, 16 * c, 8 * c, stride=2),
+        convolutions(3, inputs, c, c),
+        convolutions(3, c, 2 * c, 2 * c, stride=2),
+        convolutions(3, 2 * c, 4 * c, 4 * c, stride=2),
+        convolutions(3, 4 * c, 8 * c, 8 * c, stride=2),
+        convolutions(3, 8 * c, 16 * c, 8 * c, stride=2),
     ]
     ups = [nn.Sequential(ConvTranspose3d(k * c, k * c, 2, stride=2), nn.ReLU(inplace=True)) for k in (8, 4, 2, 2)]
     decoder = [
-        convolutions_3d(16 * c, 8 * c, 4 * c),
-        convolutions_3d(8 * c, 4 * c, 2 * c),
-        convolutions_3d(4 * c, 4 * c, 2 * c),
-        convolutions_3d(3 * c, 2 * c, 2 * c),
+        convolutions(3, 16 * c, 8 * c, 4 * c),
+        convolutions(3, 8 * c, 4 * c, 2 * c),
+        convolutions(3, 4 * c, 4 * c, 2 * c),
+        convolutions(3, 3 * c, 2 * c, 2 * c),
     ]
     return UNet(encoder, ups, decoder, near_zero(Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
 
 
-def convolutions_3d(inputs: int, between: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    first = Conv3d(inputs, between, 3, stride=stride, padding=1)
-    second = Conv3d(between, outputs, 3, padding=1)
+def convolutions(d: int, inputs: int, between: int, outputs: int, stride: int = 1) -> nn.Sequential:
+    """Two of 3 voxels along each axis, each with a rectifier; the first may halve the size."""
+    first = CONVOLUTIONS[d](inputs, between, 3, stride=stride, padding=1)
+    second = CONVOLUTIONS[d](between, outputs, 3, padding=1)
     return nn.Sequential(first, nn.ReLU(inplace=True), second, nn.ReLU(inplace=True))
 
 
@@ -246,8 +243,8 @@ def near_zero(head: nn.Module) -> nn.Module:
 
 DEPTHS = (2, 2, 3, 3, 3)
 WIDTHS = (1, 2, 4, 8, 8)
-CONVOLUTIONS = {2: nn.Conv2d, 3: Conv3d}
-NORMS = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+LAYERS = {2: (nn.Conv2d, nn.BatchNorm2d), 3: (Conv3d, nn.BatchNorm3d)}
+"""In 2D torch's own convolution, which is never rounded: a normalisation follows each."""
 
 
 class Siamese(nn.Module):
@@ -263,7 +260,7 @@ class Siamese(nn.Module):
         levels = zip(channels, channels[1:], DEPTHS, strict=False)
         self.encoder = nn.ModuleList(encoding(d, a, b, n, 1 + (a > 1)) for a, b, n in levels)
         self.join = nn.ModuleList(block(d, 2 * b, width) for b in channels[1:])
-        last = CONVOLUTIONS[d](width, d, 1)
+        last = LAYERS[d][0](width, d, 1)
         self.mix = nn.Sequential(block(d, 5 * width, width, 1), block(d, width, width, 1))
         self.head = near_zero(last)
 
@@ -290,5 +287,6 @@ def encoding(d: int, inputs: int, outputs: int, depth: int, stride: int) -> nn.S
 
 def block(d: int, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> nn.Sequential:
     """Convolution, normalisation, ReLU."""
-    convolution = CONVOLUTIONS[d](inputs, outputs, kernel, stride=stride, padding=kernel // 2)
-    return nn.Sequential(convolution, NORMS[d](outputs), nn.ReLU(inplace=True))
+    convolution, normalisation = LAYERS[d]
+    found = convolution(inputs, outputs, kernel, stride=stride, padding=kernel // 2)
+    return nn.Sequential(found, normalisation(outputs), nn.ReLU(inplace=True))
