@@ -37,7 +37,7 @@ def in_main_thread() -> bool:
 
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Let PyTorch compute with so many threads, in this thread of Python alone."""
+    """Let PyTorch compute with `count` threads, in this thread of Python alone."""
     before = torch.get_num_threads()
     set_threads(count)
     try:
@@ -49,8 +49,8 @@ def use_threads(count: int) -> Iterator[None]:
 def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
     """function(part) of each part, without gradients, by as many threads as PyTorch has, each of which computes alone.
 
-    They wait for each other once, at the end. Within every small operation that would take far longer than the
-    operation itself where cores are busy. A thread of a host program, which has shared its work, does all alone."""
+    The threads wait for each other once, at the end; to wait within every small operation would take longer than the
+    operation itself on busy cores. In a thread of a host program, which shares its own work, all is done in turn."""
     parts, inference = list(parts), torch.is_inference_mode_enabled()
     workers = min(torch.get_num_threads(), len(parts)) if in_main_thread() else 1
 
@@ -92,7 +92,7 @@ def few_threads(voxels: int) -> AbstractContextManager[None]:
 
 
 def set_threads(count: int) -> None:
-    """Let PyTorch compute with so many threads, in this thread of Python, and the libraries below it with no more.
+    """Let PyTorch, and the libraries below it, compute with `count` threads in this thread of Python.
 
     ARM's convolutions ask for all cores: OpenMP gives them fewer where it may. It may where the number is 1, and
     nowhere else: OpenBLAS waits for ever for threads that it asked for and did not get."""
@@ -125,14 +125,14 @@ def compute_alone() -> None:
 os.register_at_fork(after_in_child=compute_alone)
 
 
-# Arrays made part by part: what a processor holds of a part stays in its cache, and threads share the parts.
+# Arrays computed in parts: each part stays in the cache of a processor, and threads share the parts.
 
 VOXELS_AT_ONCE = 2**17
-"""Voxels that a CPU computes together: few enough that all that is held of them meanwhile stays in its cache."""
+"""Voxels that a CPU computes together: few enough that intermediate results stay in its cache."""
 
 
 def in_parts(I: Tensor) -> bool:
-    """Whether what is made of I is better made part by part: by a CPU, where no gradients flow, which need it whole."""
+    """Whether I is better processed in parts: on a CPU, and without gradients, which need it whole."""
     return I.device.type == "cpu" and not torch.is_grad_enabled()
 
 
@@ -146,7 +146,7 @@ def slabs(I: Shaped[Tensor, "b c *s"]) -> Iterator[slice]:
 
 
 def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *s"]:
-    """make(rows) for all rows of the first spatial axis, of the shape of `like`; in parts where that is better."""
+    """make(rows) for all rows of the first spatial axis, in the shape of `like`; in parts where that is faster."""
     if not in_parts(like):
         return make(slice(0, like.shape[2]))
     out = like.new_empty(like.shape)
@@ -180,7 +180,7 @@ def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.
 
 
 def check_gpus(count: int) -> None:
-    """BadInput unless there are so many GPUs."""
+    """BadInput if there are fewer GPUs."""
     if count > torch.cuda.device_count():
         raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {count}: choose fewer `devices`")
 
@@ -283,8 +283,9 @@ def hand_over(tensors: tuple[Tensor, ...], source: Stream | None) -> None:
 
 
 def limit_lookahead(stream: Stream | None, before: torch.cuda.Event | None) -> torch.cuda.Event | None:
-    """Let a stream that works ahead of the current one wait for an event of it; returns that to wait for the next time:
-    so it is one turn ahead at most, and no more than that is held in memory."""
+    """Keep a stream at most one step ahead of the current one, so that memory holds one step of its results.
+
+    It waits for the event `before`. Returns the event to wait for in the next step."""
     if stream is None:
         return None
     if before is not None:
@@ -301,7 +302,7 @@ def synchronise(device: torch.device) -> None:
 # Memory of the machine, asked before something large is read.
 
 COPIES_WHILE_READING = 2
-"""How many times the content of a file is held at once, at most: as its bytes, and as what is made of them."""
+"""How often the content of a file is held at once: as its bytes, and as the array made of them."""
 
 
 def check_memory(path: Path, needed_bytes: int) -> None:

@@ -79,7 +79,7 @@ def read_label_names(given: str | LabelNames) -> dict[int, str]:
 
 
 def names_told_by_files(files: Iterable[str | PurePath]) -> LabelNames:
-    """What the labels of files are called in the data set that has such names of files: in ACDC; nothing in others."""
+    """The names of labels that file names reveal: those of ACDC for its masks, none for other files."""
     names = [PurePath(file).name for file in files]
     return KNOWN["acdc"] if names and all(map(ACDC_MASK.fullmatch, names)) else {}
 
@@ -91,7 +91,7 @@ def label_text(label: int | str, names: Mapping[str, str]) -> str:
 
 
 def check_labels_are_there(given: str | LabelNames, labels: Iterable[int]) -> None:
-    """BadInput if a label is named that no voxel has; names of a known set may be more than there are labels."""
+    """BadInput if a label has a name and no voxel has the label; a known set may name more than there are."""
     there, names = sorted(set(labels) - {0}), read_label_names(given)
     if not is_known(given) and (missing := [label for label in names if label not in there]):
         said = f"no voxel has the label {missing[0]}, which is called {names[missing[0]]}"
@@ -99,7 +99,7 @@ def check_labels_are_there(given: str | LabelNames, labels: Iterable[int]) -> No
 
 
 def rename_structures(structures: Mapping[str, int], given: str | LabelNames) -> dict[str, int]:
-    """{name: label} of a data set whose structures are called by their labels, with names in place of those."""
+    """{name: label} of a data set without names for its structures, with the names that are given."""
     known = [name for name, label in structures.items() if name != str(label)]
     if known:
         raise BadInput(f"the structures are called {', '.join(known)} already: leave out `label_names`")
@@ -127,13 +127,13 @@ def label_in_cavity(maps: Sequence[Image], wall: int, either: tuple[int, int]) -
 
 
 def in_planes(array: Array, labels: Image) -> Array:
-    """A view of what is on the grid of labels: its slices first; an image of two axes is one slice."""
+    """A view of an array on the grid of the labels, slices first; a 2D image is one slice."""
     return array[None] if array.ndim == 2 else np.moveaxis(array, labels.grid.across, 0)
 
 
 def find_cavity(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
-    """The largest part of a slice that the wall encloses, where that is its cavity: pits within the wall are none. A
-    hole that is small and beside the middle of the wall is a pit, too, as those of an open wall are."""
+    """The cavity: the largest part of a slice that the wall encloses. A small hole does not count, unless the middle of
+    the wall lies in it: it is a pit in the wall, as in an open wall."""
     found = largest_part(fill_holes(wall[None])[0] & ~wall, diagonal=False)
     if found.sum() > SMALLEST_CAVITY * wall.sum():
         return found

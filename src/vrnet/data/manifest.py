@@ -100,7 +100,7 @@ class Manifest:
         return Sample(subject, fixed[shown], moving[shown], self.spacing, *labels)
 
     def check(self, fixed: Image, moving: Image) -> None:
-        """BadInput unless both are of one kind, that of the first pair, and somewhere in one place."""
+        """BadInput unless the images are of the same kind, as in the first pair, and overlap in space."""
         d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in (fixed, moving)]
         if d != len(self.shape):
             kinds = f"registered in {d}D, and those of the first pair in {len(self.shape)}D"
@@ -111,7 +111,7 @@ class Manifest:
 
     @cached_property
     def spacing(self) -> tuple[float, ...]:
-        """That of the first fixed image in mm, to three digits; of a stack, within its slices."""
+        """The spacing of the first fixed image in mm, to three digits; for a stack, within its slices."""
         own = self.grids[0]
         return tuple(float(f"{own.spacing[axis]:.3g}") for axis in registered_axes(own))
 
@@ -144,8 +144,8 @@ class Manifest:
 
 
 def registered_axes(own: Grid) -> list[int]:
-    """The axes along which an image is registered: not that across slices too far apart to be a volume, each of which
-    is an image then."""
+    """The axes along which an image is registered. Slices too far apart to be a volume are images of their own, so the
+    axis across them is left out."""
     return [axis for axis in range(len(own.shape)) if axis != own.stacked_across]
 
 

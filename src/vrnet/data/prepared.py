@@ -79,7 +79,7 @@ def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Pat
 
 
 def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
-    """The sample of a subject; `places` say its file, and what the names of its arrays begin with there."""
+    """The sample of a subject; `places` give its file, and the prefix that the names of its arrays have there."""
     path, place = places[subject]
     try:
         with np.load(path) as file:
@@ -136,7 +136,7 @@ class PreparedSplit:
         return self.samples[self.names.index(subject)]
 
     def identity(self, subject: str) -> str:
-        """The SHA-256 of the sample of a subject; where it cannot be read, what is wrong with it."""
+        """The SHA-256 of the sample of a subject; if it cannot be read, the reason."""
         try:
             parts = vars(self.read(subject)).items()
         except BadInput as error:
@@ -148,11 +148,11 @@ class PreparedSplit:
         return total.hexdigest()
 
     def load(self) -> "PreparedSplit":
-        """The split with all its samples in memory, for those who go through it many times."""
+        """The split with all its samples in memory, to be read many times."""
         return replace(self, samples=tuple(self.samples))
 
     def spread(self, count: int) -> "PreparedSplit":
-        """So many of its subjects, evenly spread over its list, in which subjects that are alike may lie together."""
+        """`count` of the subjects, evenly spread over the list, in which similar subjects may be neighbours."""
         if not 1 <= count <= len(self.samples):
             raise BadInput(f"{self.split} of {self.data} has {len(self.samples)} subjects, and not {count}")
         names = [self.names[k * len(self.samples) // count] for k in range(count)]
@@ -162,7 +162,7 @@ class PreparedSplit:
 # The cache: what it does not keep is made.
 
 PATH_FIELDS = "root", "split_file"
-"""The fields of a data set that say where it is, and not what is made of it."""
+"""The fields of a data set that say where it is; the others are its parameters."""
 HASH_DIGITS = 16
 MAX_NAMED_SUBJECTS = 20
 """Broken subjects that one message names."""
@@ -184,7 +184,7 @@ def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]
 
 
 def parameters(dataset: Any) -> Mapping[str, Any]:
-    """What a protocol can be given: as the data set says, or its fields but those that say where it is."""
+    """The parameters of a protocol: as the data set lists them, or its fields except PATH_FIELDS."""
     found = {part.name: getattr(dataset, part.name) for part in fields(dataset) if part.name not in PATH_FIELDS}
     return getattr(dataset, "parameters", found)
 
@@ -317,7 +317,7 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
 
 USES: tuple[Use, ...] = (("train", "training"), ("val", "evaluation"), ("test", "evaluation"))
 MORE_USES: dict[str, tuple[Use, ...]] = {"acdc": (("train", "evaluation"),)}
-"""By data set, what some budgets of `vrnet paper` need beside: to train on the slices that are measured alone."""
+"""By data set, what some budgets of `vrnet paper` need as well: training on the three slices that are measured."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from vrnet.vocabulary import HEART
 # Grids that images are brought to, of one shape and spacing, about the centre of each image; and the images on them.
 
 INDEX_DIGITS = 6
-"""Of a voxel: half a voxel is rounded as such, and not as the rounding of a header has it."""
+"""Indices are rounded to so many digits first, so that the rounding of a header does not decide which way ½ goes."""
 
 
 def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], axes: Float[ndarray, "d d"]) -> Grid:
@@ -50,7 +50,7 @@ def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
 
 
 def slices_last(own: Grid) -> tuple[int, ...]:
-    """The axes of an image in the order of the world's, but for that across its slices, which is the last."""
+    """The axes of an image in the order of the world's, with the axis across its slices moved to the end."""
     return *(axis for axis in own.order if axis != own.across), own.across
 
 
@@ -164,7 +164,7 @@ LARGEST_LABEL = 255
 
 
 def read_shown(path: Path) -> Image:
-    """An image in which there is something to see, its axes in the order of the world's."""
+    """An image that is not constant, its axes in the order of the world's."""
     image = read_image(path)
     if image.array.min() == image.array.max():
         raise BadInput(f"{path} is constant ({image.array.flat[0]:g}): there is nothing to register")
@@ -172,8 +172,8 @@ def read_shown(path: Path) -> Image:
 
 
 def read_volume(path: Path) -> Image:
-    """An image with three axes in which there is something to see: a stack of slices, or a volume. Whatever the order
-    in which they are stored, its slices lie across the last, and the others are in the order of the world's."""
+    """A stack of slices, or a volume, that is not constant. Whatever the order in which its axes are stored, the axis
+    across its slices is the last, and the others are in the order of the world's."""
     image = read_shown(path)
     if len(image.grid.shape) != 3:
         raise BadInput(f"{path} is {len(image.grid.shape)}D: a stack of slices or a volume should be there")
@@ -206,7 +206,7 @@ def read_frames(path: Path) -> list[Image]:
 
 
 def labels_for(purpose: Purpose, paths: list[Path]) -> list[Path]:
-    """The label maps of a subject: all of them to be measured on; to be trained on, all or none, as they are there."""
+    """The label maps of a subject: for evaluation all of them; for training all, or none if one is missing."""
     return paths if purpose == "evaluation" or all(map(exists, paths)) else []
 
 

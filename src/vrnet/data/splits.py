@@ -41,7 +41,7 @@ class SubjectFolder:
 
 
 def read_splits(path: Path) -> Splits:
-    """The splits of a CSV file; BadInput unless it says of every subject, once, in which split it is."""
+    """The splits of a CSV file; BadInput unless it lists every subject once, with its split."""
     rows = read_rows(path, FORMAT)
     column = next((name for name in SUBJECT_COLUMNS if rows and name in rows[0]), None)
     if column is None or "split" not in rows[0]:

@@ -114,7 +114,7 @@ def dice_by_slice(
 
 
 def mean_dice(a: Integer[ndarray, "*s"], b: Integer[ndarray, "*s"]) -> float:
-    """Mean Dice over the labels but 0 that either map has; NaN if there are none."""
+    """Mean Dice over all labels of either map except 0; NaN if there are none."""
     labels = {*np.unique(a).tolist(), *np.unique(b).tolist()} - {0}
     return float(np.mean([*by_label(dice, a, b, sorted(labels)).values()])) if labels else np.nan
 
@@ -137,7 +137,7 @@ def contour_hausdorff(
 
 
 def slice_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
-    """The axis that counts the slices of a volume: one of length 1; else of widest spacing, the last of several."""
+    """The axis across the slices of a volume: one of length 1, or else the last of those with the widest spacing."""
     return max(range(len(shape)), key=lambda i: (shape[i] == 1, spacing[i], i))
 
 

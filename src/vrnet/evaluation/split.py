@@ -1,4 +1,4 @@
-"""A method on the subjects of a split, by the engine of cohorts: one row per subject in metrics.csv, and summary.json.
+"""Measure a method on the subjects of a split: metrics.csv has one row per subject, summary.json their means.
 
 What is measured of a subject is kept in FOLDER/subjects/NAME/done.json as soon as it is done. Started again, a run goes
 on from there; a subject is measured again where the method, its parameters, the code or the images are others."""
@@ -196,7 +196,7 @@ def build_once(
 
 
 def subjects_of(pairs: PreparedSplit) -> list[Subject]:
-    """The subjects of a split as those of a cohort: a name that cannot be a folder's is changed, and numbered."""
+    """The subjects of a split as those of a cohort; a name that no folder can have is changed, and numbered."""
     return [
         Subject(
             name if is_folder_name(name) else f"{number:06d}_{safe_name(name)}",

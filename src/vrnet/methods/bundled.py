@@ -52,7 +52,7 @@ def load_bundled(name: str) -> Trained:
 
 @cache
 def bundled_sha256(name: str) -> str:
-    """The SHA-256 of the weights of a model, as this process found them first."""
+    """The SHA-256 of the weights of a model, read once in a process."""
     return sha256(BUNDLED[name].file)
 
 
@@ -67,7 +67,7 @@ nearly as phantoms do, whose motion is known."""
 
 @dataclass(frozen=True)
 class Default(Method):
-    """A choice that waits for the images; what it comes to has a name of its own."""
+    """A method that is chosen once the images are known; the chosen method has a name of its own."""
 
     summary = (
         "where none is named: short-axis for 2D images and slices of 0.6 to 5.4 mm a pixel (short-axis-cine where "

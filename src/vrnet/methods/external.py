@@ -33,7 +33,7 @@ Iterations = tuple[int, ...]
 
 @runtime_checkable
 class ExternalTool(Method, Protocol):
-    """A tool of others: `find` gives displacements in mm, fixed to moving, of one pair on a plain grid."""
+    """An external tool: `find` gives the displacements of one pair on a plain grid, in mm, fixed to moving."""
 
     devices: tuple[str, ...] = ("cpu",)
     package: str
@@ -228,7 +228,7 @@ def check_schedule(sigma: float | PerDimension[float], iterations: Iterations | 
 
 
 def is_installed(package: str) -> bool:
-    """Whether the package is there; it is not loaded."""
+    """Whether the package is installed; it is not loaded."""
     try:
         return bool(version(package))
     except PackageNotFoundError:

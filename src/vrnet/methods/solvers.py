@@ -20,7 +20,7 @@ from vrnet.variational.solver import Energy, Solver
 MAX_STEPS, MAX_LEVELS = 100_000, 32
 """More of either is a slip of the pen, which would never end."""
 ROUNDS = 2
-"""Times that coarser levels are solved where the data term learns the contrast of the images from what they found."""
+"""How often the coarser levels are solved if the data term learns the contrast of the images from their result."""
 Thetas = tuple[float, float]
 FIXED = ("regularizer", "data")
 """The fields that come first in the name of a solver."""
@@ -131,7 +131,7 @@ class Variational(Method):
 COMPOSED: dict[str, Any] = {"warps": 30, "iterations": 1, "fluid": 1.0}
 """Many short steps, each composed with the field."""
 FEW_AT_THE_FINEST: dict[str, Any] = {"finest_warps": PerDimension(0, 10), "momentum": PerDimension(0.0, 0.7)}
-"""In volumes, few steps at the finest level, where nearly all the time goes, each with what is left of the last."""
+"""In volumes the finest level takes nearly all the time: it has few steps there, with a momentum."""
 # L1 and L2 were tuned on the validation subjects of ACDC (benchmarks/tune.py), LNCC, MIND and NMI on the training and
 # validation subjects of ACDC and hippocampus (results/tuning_solvers.csv); Remap, whose channels are those of LNCC, has
 # λ and θ of LNCC. The momentum of Gaussian-LNCC was chosen on the pair of brains that benchmarks/volumes.py measures,
