@@ -1,4 +1,4 @@
-"""A pair as files: read, registered, written, and recalled from what an earlier run wrote.
+"""A pair as files: read, registered, written, and read again from what an earlier run wrote.
 
 `vrnet register`, `demo`, `report`, `evaluate` and `cohort` share this."""
 
@@ -109,7 +109,7 @@ def metrics_of(result: PairResult, command: str = "register") -> dict[str, Any]:
     return result.measures | {"verdict": in_options.as_json()}
 
 
-# A transform of a file, by whichever tool it was found.
+# A transform from a file, by any tool.
 
 NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
 """TV-L1(lam=0.15) or TV-L1(lam=0.15)+average, which have a dot and are no files."""
@@ -334,7 +334,7 @@ class Known:
         return {"affine": affine, "remap": self.record.brightness, "options": self.record.options}
 
 
-# What a reader is told of the images and the field, beside the verdict.
+# What a reader is told about the images and the field, beside the verdict.
 
 MAX_TURN_DEGREES = 90.0
 """An affine start that turns by more is told: a mirrored image may be behind it."""
