@@ -188,7 +188,8 @@ def test_names_that_are_no_names_of_folders_are_kept_in_the_table(hearts, tmp_pa
 def test_two_processes_measure_a_pack_by_a_learned_method_as_one_does(tmp_path):
     """To the bit, where the one computes with one thread, too."""
     save_pack({("test", "evaluation"): prepare_split(HEARTS, "test", "evaluation", tmp_path)}, tmp_path / "pack.npz")
-    pack, method = load_pack(tmp_path / "pack.npz")["test", "evaluation"], parse_method("default", saved(tmp_path)).pin()
+    pack = load_pack(tmp_path / "pack.npz")["test", "evaluation"]
+    method = parse_method("default", saved(tmp_path)).pin()
     evaluate_split(silent, method, pack, tmp_path / "two", jobs=2)
     with use_threads(1):
         evaluate_split(silent, method, pack, tmp_path / "one")

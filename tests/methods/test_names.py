@@ -111,26 +111,26 @@ def test_an_unknown_name_is_answered_with_all_known_ones():
     assert not any(name in str(raised.value) for name in names())
 
 
-@pytest.mark.parametrize(
-    ("ask", "words"),
-    [
-        (lambda: parse("w.safetensors"), r"to vrnet\.load_method, or on the command line by --weights"),
-        (lambda: parse_trainable("w.safetensors"), r"methods w\.safetensors tells, and give .* `start_from="),
-        (lambda: parse_trainable("R-L1-3x"), r'"R-L1-3x": did you mean R-L1-3x2\?$'),
-        (lambda: parse_trainable("TV-L1"), "has nothing to learn"),
-        (lambda: parse_trainable("short-axis+average"), "^short-axis is trained already: .* train D-L2-.* `start_from"),
-        (lambda: parse_trainable("hippocampus-template"), "has nothing to learn: `vrnet template` makes others"),
-        (lambda: parse_method("R-L1-3x2"), r"^R-L1-3x2 is learned .*vrnet\.load_method.*command line --weights FILE"),
-        (lambda: parse_method(parse("4xRC-Net")), "^4xRC-Net is learned .* needs weights"),
-        (lambda: parse_method(3), "method is an int: give a name"),
-        (lambda: parse_method("default", settings=["lam=0.15"]), 'name it too, such as `method="Gaussian-LNCC"`'),
-        (lambda: parse_method("default", Path("absent.safetensors")), "there is no"),
-    ],
-)
-def test_what_cannot_register_or_be_trained_says_what_to_do_in_one_line(ask, words):
-    with pytest.raises(BadInput, match=words) as raised:
-        ask()
-    assert len(str(raised.value).splitlines()) == 1
+CANNOT = [
+    (lambda: parse("w.safetensors"), r"to vrnet\.load_method, or on the command line by --weights"),
+    (lambda: parse_trainable("w.safetensors"), r"methods w\.safetensors tells, and give .* `start_from="),
+    (lambda: parse_trainable("R-L1-3x"), r'"R-L1-3x": did you mean R-L1-3x2\?$'),
+    (lambda: parse_trainable("TV-L1"), "has nothing to learn"),
+    (lambda: parse_trainable("short-axis+average"), "^short-axis is trained already: .* train D-L2-.* `start_from"),
+    (lambda: parse_trainable("hippocampus-template"), "has nothing to learn: `vrnet template` makes others"),
+    (lambda: parse_method("R-L1-3x2"), r"^R-L1-3x2 is learned .*vrnet\.load_method.*command line --weights FILE"),
+    (lambda: parse_method(parse("4xRC-Net")), "^4xRC-Net is learned .* needs weights"),
+    (lambda: parse_method(3), "method is an int: give a name"),
+    (lambda: parse_method("default", settings=["lam=0.15"]), 'name it too, such as `method="Gaussian-LNCC"`'),
+    (lambda: parse_method("default", Path("absent.safetensors")), "there is no"),
+]
+
+
+def test_what_cannot_register_or_be_trained_says_what_to_do_in_one_line():
+    for ask, words in CANNOT:
+        with pytest.raises(BadInput, match=words) as raised:
+            ask()
+        assert len(str(raised.value).splitlines()) == 1
 
 
 CHANGED = [
@@ -354,18 +354,18 @@ def rename(batch):
     return {"I0": batch["fixed"], "I1": batch["moving"]}
 
 
-@pytest.mark.parametrize(
-    ("ask", "reason"),
-    [
-        (lambda path: vrnet.network(), "nothing says which network"),
-        (lambda path: vrnet.network("TV-L1"), "has nothing to learn"),
-        (lambda path: vrnet.network("R-L1-1x1", 4), "give 2 or 3"),
-        (lambda path: vrnet.network("R-L1-1x1", weights=path), "holds VoxelMorph-w2, not R-L1-1x1"),
-        (lambda path: vrnet.network(weights="nowhere.safetensors"), "there is no nowhere"),
-        (lambda path: vrnet.save_network(vrnet.network("VoxelMorph-w2"), path, "VoxelMorph-w4", (1.0, 1.0)), "is not"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_words(tmp_path, ask, reason):
+SENSELESS = [
+    (lambda path: vrnet.network(), "nothing says which network"),
+    (lambda path: vrnet.network("TV-L1"), "has nothing to learn"),
+    (lambda path: vrnet.network("R-L1-1x1", 4), "give 2 or 3"),
+    (lambda path: vrnet.network("R-L1-1x1", weights=path), "holds VoxelMorph-w2, not R-L1-1x1"),
+    (lambda path: vrnet.network(weights="nowhere.safetensors"), "there is no nowhere"),
+    (lambda path: vrnet.save_network(vrnet.network("VoxelMorph-w2"), path, "VoxelMorph-w4", (1.0, 1.0)), "is not"),
+]
+
+
+def test_what_makes_no_sense_is_refused_in_words(tmp_path):
     vrnet.save_network(vrnet.network("VoxelMorph-w2"), tmp_path / "v.safetensors", "VoxelMorph-w2", (1.0, 1.0))
-    with pytest.raises(BadInput, match=reason):
-        ask(tmp_path / "v.safetensors")
+    for ask, reason in SENSELESS:
+        with pytest.raises(BadInput, match=reason):
+            ask(tmp_path / "v.safetensors")

@@ -30,7 +30,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize(("d", "denoiser", "data"), [(2, "R", "L1"), (3, "C", "L2")])
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 def test_a_network_learns_one_pair_by_heart(d, data, denoiser, turned, tmp_path):
     """Beside the same network at a rate of nearly 0, since a data step alone brings the images closer."""
@@ -138,7 +138,7 @@ def test_a_run_of_before_a_setting_was_known_goes_on_at_its_default(hearts, tmp_
     assert fit(method, one, one, QUICK, tmp_path, device="cpu", resume=True).is_finished
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("name", ["labels_weight", "batch_dice"])
 def test_labels_teach_what_images_do_not_show(name, tmp_path):

@@ -282,7 +282,7 @@ def whole(data, tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_interrupted_goes_on_as_if_it_had_not_been(number, vrnet, data, whole, tmp_path):
     words = "train", METHOD, *data, "--out", tmp_path / "run", *LONG
@@ -304,7 +304,7 @@ def test_a_run_that_is_interrupted_goes_on_as_if_it_had_not_been(number, vrnet, 
     assert (tmp_path / "run" / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_processes_train_as_one_does(train, data, tmp_path):
     """Each process takes half of each batch; after four steps the weights agree, and so do the mean gradients."""
     words = "--steps", 4, "--batch", 4, "--validate-every", 2, "--rate", 1e-3, *EVERYTHING
@@ -328,7 +328,7 @@ def test_two_processes_train_as_one_does(train, data, tmp_path):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_processes_stop_together(data, tmp_path):
     words = "--out", tmp_path / "run", "--devices", 2, "--steps", 2000, "--batch", 2, "--validate-every", 5
     started = process("train", METHOD, *data, *words, "--device", "cpu")
