@@ -39,11 +39,11 @@ def cache(tmp_path_factory):
 def study(tmp_path, cache, reader):
     """study(budget) of small hearts, in a folder of its own."""
 
-    def make(budget=BUDGETS["quick"], d=2, at_once=4):
+    def make(budget=BUDGETS["quick"], d=2):
         hearts = small_phantoms(d)
         split = lambda name, purpose: prepare_split(hearts, name, purpose, cache, say=reader.say)  # noqa: E731
         results = Results(tmp_path / "results", hearts.name, budget)
-        return Study(results, split, reader.stage, reader.say, "cpu", at_once)
+        return Study(results, split, reader.stage, reader.say, "cpu")
 
     return make
 

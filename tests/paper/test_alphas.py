@@ -30,7 +30,7 @@ def scored(study, monkeypatch):
         for name, scores in DICE.items()
         for alpha, dice in zip(TRIED, scores, strict=True)
     }
-    monkeypatch.setattr("vrnet.paper.study.Study._train", lambda *words: None)
+    monkeypatch.setattr(alphas.Results, "is_trained", lambda self, entry: True)
     monkeypatch.setattr(
         alphas.Results, "validations", lambda self, entry: [{"val_dice": known[entry.folder_name], "val_loss": 0.1}]
     )
@@ -53,7 +53,7 @@ def test_scores_are_kept_and_what_is_kept_is_not_trained_again(scored, monkeypat
     rows = read_rows(file_of(scored.results), "scores")
     assert len(rows) == 9
     assert {row["alpha"] for row in rows} == {"0.02", "0.1", "0.4"}
-    monkeypatch.setattr("vrnet.paper.study.Study._train", None)
+    monkeypatch.setattr(alphas.Results, "is_trained", None)
     assert choose_alphas(scored, list(DICE), TRIED) == BEST
 
 

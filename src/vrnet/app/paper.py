@@ -61,8 +61,6 @@ class Paper:
     it is the budget's."""
     measured_only: bool = False
     """Of a table: only the rows that are measured already; it names the others, and trains nothing."""
-    at_once: int = 4
-    """How many networks are trained at the same time."""
     jobs: Jobs = 1
     """How many subjects are measured at the same time, each in a process with one thread (needs vrnet[cluster])."""
     source_options: Group[SourceOptions]
@@ -73,9 +71,7 @@ class Paper:
         self.check()
         source, device = self.source_options.source(self.data), self.device_options.device
         budget = "quick" if self.quick else self.budget
-        request = PaperRequest(
-            source, self.out, budget, device, self.at_once, self.seeds, self.jobs, self.alphas, self.measured_only
-        )
+        request = PaperRequest(source, self.out, budget, device, self.seeds, self.jobs, self.alphas, self.measured_only)
         table = None
         try:
             with stage_progress() as stage:
@@ -102,15 +98,14 @@ class Paper:
         if self.kind == "figure":
             refuse_options(self, ("seeds", "alphas", "measured_only"), "on a figure: make a table with them first")
         if self.name == "runtime":
-            of_others = "data", "seeds", "alphas", "measured_only", "at_once", "jobs", "device", *OF_A_SPLIT
+            of_others = "data", "seeds", "alphas", "measured_only", "jobs", "device", *OF_A_SPLIT
             refuse_options(self, of_others, "on the table runtime, which is measured on phantoms: leave that out")
 
 
 # What a reader asks for: a table or a figure by its name. What is missing is measured, and files are written.
 
 RUNTIME, FIGURE_DATA = "runtime", "acdc"
-MAX_RUNS = 1000
-"""Seeds, and networks that are trained at once."""
+MAX_SEEDS = 1000
 Say = Callable[[str], None]
 
 
@@ -123,7 +118,6 @@ class PaperRequest:
     out: Path
     budget: str = "short"
     device: str = "auto"
-    at_once: int = 4
     seeds: int = 1
     jobs: int = 1
     alphas: tuple[float, ...] = ()
@@ -131,8 +125,8 @@ class PaperRequest:
 
     def __post_init__(self) -> None:
         check_jobs(self.jobs)
-        if not 1 <= min(self.at_once, self.seeds) <= max(self.at_once, self.seeds) <= MAX_RUNS:
-            raise BadInput(f"`seeds` and `at_once` are 1 at least, and {MAX_RUNS} at most")
+        if not 1 <= self.seeds <= MAX_SEEDS:
+            raise BadInput(f"`seeds` is 1 at least, and {MAX_SEEDS} at most")
         if self.alphas and self.measured_only:
             raise BadInput("α is chosen by training: leave out `alphas` or `measured_only`")
         for alpha in self.alphas:
@@ -175,7 +169,7 @@ def plan_study(request: PaperRequest, own: str, fallback: str | None, stage: Sta
     budget = BUDGETS[request.budget]
     data, split = find_data(request.source, budget, own, fallback, stage, say)
     results = Results(request.out, data, budget)
-    return Study(results, split, stage, say, request.device, request.at_once, request.source, request.jobs)
+    return Study(results, split, stage, say, request.device, request.source, request.jobs)
 
 
 def find_data(

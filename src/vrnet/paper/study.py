@@ -35,8 +35,6 @@ class Study:
     stage: Stage
     say: Callable[[str], None]
     device: str = "auto"
-    at_once: int = 4
-    """How many networks are trained at the same time."""
     source: Source | None = None
     """Where whole images are found, for what is not made of prepared pairs."""
     jobs: int = 1
@@ -62,22 +60,19 @@ class Study:
         return missing_package(parse(name)) is None
 
     def complete(self, entries: Sequence[Entry]) -> None:
-        """Measure the entries that have no results; learned ones are trained first, several at once."""
+        """Measure the entries that have no results; learned ones are trained first, and come last."""
         entries = list(dict.fromkeys(entries))
         for entry in entries:
             self.results.check_settings(entry)
         wanted = self.tell_of_missing(entries)
         if not wanted:
             return
-        self._tell_of_lost_weights(wanted)
         self._check_before_work(entries, wanted)
         for entry in wanted:
             if entry.training is None:
                 self._measure(entry)
-        for group, done in self._groups(wanted):
-            self._train(group, done)
-            for entry in group:
-                self._measure(entry)
+        for entry in self.train(wanted):
+            self._measure(entry)
 
     def tell_of_missing(self, entries: Sequence[Entry]) -> list[Entry]:
         """The entries that have no results, which are named to the user."""
@@ -93,34 +88,45 @@ class Study:
             pass
         return [self._choose(entry).load() for entry in entries]
 
-    def train(self, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-        """Train those of the entries that have no weights; give each group of them as soon as it is trained."""
+    def train(self, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """Train the learned ones of the entries that have no weights; give each as soon as it is trained."""
+        from vrnet.training.fit import fit
+
         for entry in entries:
             self.results.check_settings(entry)
-        self._tell_of_lost_weights(entries)
-        for group, done in self._groups(entries):
-            self._train(group, done)
-            yield group
+        untrained = self._untrained(entries)
+        if lost := [entry.folder_name for entry in untrained if self.results.has(entry)]:
+            self.say(
+                f"Measured, but without the weights ({RUN}/{WEIGHTS}) that are needed now: {', '.join(lost)}. They are "
+                "trained again; what was measured stays."
+            )
+        done = 0
+        for entry in (entry for entry in entries if entry.training is not None):
+            plain = replace(entry, is_averaged=False)
+            if plain in untrained and not self.results.is_trained(plain):
+                (train, val), folder = self._training_splits, self.results.run_folder(entry)
+                tick = self.stage(f"training on {self.data} ({done} of {len(untrained)} done): {entry.method}")
+                result = fit(
+                    cast(Trainable, entry.method),
+                    train if entry.subjects is None else train.spread(entry.subjects),
+                    val,
+                    cast(Training, entry.training),
+                    folder,
+                    device=self.device,
+                    resume=True,
+                    watch=lambda status, tick=tick: tick(status.step / status.steps),  # type: ignore[misc]
+                )
+                if not result.is_finished:
+                    raise KeyboardInterrupt
+                (folder / CHECKPOINT).unlink()
+                done += 1
+            yield entry
 
     def count_training_subjects(self) -> int:
         """How many subjects there are to train on; the results keep it for those who have no images."""
         count = len(self.split("train", "training").names)
         self.results.keep_training_count(count)
         return count
-
-    def _groups(self, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], str]]:
-        """The learned ones of the entries, in groups that are trained at once on the same subjects; and what is done
-        before each."""
-        learned = [entry for entry in entries if entry.training is not None]
-        alike: dict[int | None, list[Entry]] = {}
-        for entry in learned:
-            alike.setdefault(entry.subjects, []).append(entry)
-        done = 0
-        for group in alike.values():
-            for first in range(0, len(group), self.at_once):
-                part = group[first : first + self.at_once]
-                yield part, f"{done} of {len(learned)} done"
-                done += len(part)
 
     def _check_before_work(self, entries: Sequence[Entry], wanted: Sequence[Entry]) -> None:
         """BadInput at once, not after hours, where results are of other subjects, a package is missing, or there is
@@ -137,8 +143,9 @@ class Study:
 
         if self._untrained(wanted):
             check_lightning()
-            self._training_splits()
+            _ = self._training_splits
 
+    @cached_property
     def _training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:
         """The subjects to train on, and those to validate on."""
         purpose = self.results.budget.trained_as.get(self.data, "training")
@@ -148,42 +155,6 @@ class Study:
         """What is to be trained for the entries, each once: an averaged one needs the weights of that which is not."""
         learned = dict.fromkeys(replace(entry, is_averaged=False) for entry in entries if entry.training is not None)
         return [entry for entry in learned if not self.results.is_trained(entry)]
-
-    def _tell_of_lost_weights(self, entries: Sequence[Entry]) -> None:
-        """Say of which entries the weights are needed again and gone, though they are measured."""
-        lost = [entry.folder_name for entry in self._untrained(entries) if self.results.has(entry)]
-        if lost:
-            self.say(
-                f"Measured, but without the weights ({RUN}/{WEIGHTS}) that are needed now: {', '.join(lost)}. They are "
-                "trained again; what was measured stays."
-            )
-
-    def _train(self, entries: Sequence[Entry], done: str) -> None:
-        """Train those of the entries that have no weights, one after the other, on the same subjects."""
-        from vrnet.training.fit import fit
-
-        untrained = self._untrained(entries)
-        if not untrained:
-            return
-        train, val = self._training_splits()
-        if entries[0].subjects is not None:
-            train = train.spread(entries[0].subjects)
-        for entry in untrained:
-            method, settings = cast(Trainable, entry.method), cast(Training, entry.training)
-            tick, folder = self.stage(f"training on {self.data} ({done}): {method}"), self.results.run_folder(entry)
-            result = fit(
-                method,
-                train,
-                val,
-                settings,
-                folder,
-                device=self.device,
-                resume=True,
-                watch=lambda status, tick=tick: tick(status.step / status.steps),  # type: ignore[misc]
-            )
-            if not result.is_finished:
-                raise KeyboardInterrupt
-            (folder / CHECKPOINT).unlink()
 
     def _measure(self, entry: Entry) -> None:
         """Measure the method on every test subject, and write what the numbers depend on last: then it is measured.
@@ -258,8 +229,8 @@ def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -
     if missing:
         others = ", ".join(entry.folder_name for entry in missing)
         study.say(f"α is chosen by training on {study.data}; not trained yet: {others}.")
-    for group in study.train(list(missing)):
-        found |= {entry.folder_name: score(study.results, entry) for entry in group}
+    for entry in study.train(list(missing)):
+        found[entry.folder_name] = score(study.results, entry)
         write_scores(study.results, found)
     return {name: best_alpha(found[entry.folder_name] for entry in group) for name, group in tried.items()}
 
