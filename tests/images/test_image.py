@@ -41,11 +41,6 @@ def test_an_array_and_its_grid_have_one_shape():
         Image(np.zeros((4, 3)), GRID, "scan")
 
 
-def test_other_values_stay_at_the_same_place_under_the_same_name():
-    image = labels([0], np.uint8).with_array(np.ones(GRID.shape))
-    assert (image.grid, image.name, image.array.sum()) == (GRID, "map.nii.gz", 12)
-
-
 def patches(dtype):
     """Three patches on a ground of zeros."""
     array = np.zeros((30, 30), dtype)
@@ -386,12 +381,6 @@ def test_a_few_bright_voxels_on_an_even_ground_go_by_least_and_greatest(dtype):
     assert (J0[..., 3, 4], J1[..., 5, 6]) == (1.0, 0.5)
     assert J0.sum() == 1
     assert J1.sum() == 0.5
-
-
-def test_the_images_may_differ_in_shape(random):
-    J0, J1 = rescale_jointly(random(8, 8), random(5, 6, 7))
-    assert J0.shape == (8, 8)
-    assert J1.shape == (5, 6, 7)
 
 
 def test_each_alone_ends_at_its_own_percentiles(random):
