@@ -19,19 +19,15 @@ GIT_TIMEOUT_SECONDS = 10
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout that this code runs from, with "+" where files of src differ from it, "?" where
-    that cannot be told; None if installed."""
+    """The commit of the checkout that this code runs from, with "+" where files of src differ from it; None if
+    installed, or where git does not tell."""
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
     try:
-        head = git(folder, "rev-parse", "HEAD")
+        return git(folder, "rev-parse", "HEAD") + ("+" if git(folder, "status", "--porcelain", "--", "src") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-    try:
-        return head + ("+" if git(folder, "status", "--porcelain", "--", "src") else "")
-    except (OSError, subprocess.SubprocessError):
-        return f"{head}?"
 
 
 def how_to_install(extra: str) -> str:
@@ -46,11 +42,7 @@ def how_to_install(extra: str) -> str:
 
 def may_be_same_commit(one: str | None, other: str | None) -> bool:
     """Whether two commits, as `commit` tells them, may be the same code: what is not known is no difference."""
-    if one is None or other is None:
-        return True
-    if one.endswith("?") or other.endswith("?"):
-        return one.rstrip("+?") == other.rstrip("+?")
-    return one == other
+    return one is None or other is None or one == other
 
 
 def git(folder: Path, *words: str) -> str:
