@@ -41,7 +41,7 @@ EACH_ONE_WORKER = tuple(
         "report/test_planes",
         "test_accuracy",
         "test_cine_benchmark",
-        "training/test_loop",
+        "training/test_fit",
     )
 )
 """Files with a fixture that takes seconds to make: two workers would make it twice."""

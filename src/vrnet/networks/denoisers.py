@@ -126,10 +126,9 @@ def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b
     return out
 
 
-# The parts of D: whatever they move, they move along a flow, which does not fold. u = exp(G₁ ∗ velocity).
-#
-# A velocity is smoothed by a Gaussian of one voxel and followed for one unit of time; moves are composed, not added. The
-# flow of a rough velocity, and what becomes of flows between voxels, may still fold a little.
+# The parts of D move everything along a flow, which does not fold: u = exp(G₁ ∗ velocity). A velocity is smoothed by a
+# Gaussian of one voxel and followed for one unit of time; moves are composed, not added. The flow of a rough velocity
+# may still fold a little between voxels.
 
 SMOOTHING_VOXELS = 1.0
 """The standard deviation of the Gaussian that velocities are smoothed by."""
