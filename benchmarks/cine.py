@@ -60,29 +60,21 @@ def as_cine(beat):
     return Cine(beat.frames.numpy(), grid, beat.times_ms), Image(beat.labels.numpy(), grid, "labels")
 
 
-def track_plainly(cine, method, way):
-    """Fields in voxels: every frame registered with the reference, or motions from frame to frame composed."""
+def found_by(beat, method, way):
+    """Fields in voxels, and the closure error in mm, where there is one: as `track` finds them; of every frame
+    registered with the reference; or of motions from frame to frame, composed."""
+    cine, labels = as_cine(beat)
+    if way == "both ways":
+        found = track(cine, method, labels=labels, device="cpu")
+        return found.fields, max(found.closure_mm.values())
     plan = plan_tracking(cine, method, "auto", "cpu")
     with torch.inference_mode():
-        frames, find = prepare(cine, plan, 0)[:, 0], plan.find
-        still = torch.zeros_like(frames[:1]).expand(-1, plan.d, -1, -1)
+        frames = prepare(cine, plan, 0)[:, 0]
+        fields = [torch.zeros_like(frames[:1]).expand(-1, plan.d, -1, -1)]
         before = frames[:1].expand_as(frames[1:]) if way == "direct" else frames[:-1]
-        steps = find(before.contiguous(), frames[1:], plan.spacing)
-        if way == "direct":
-            return torch.cat([still, steps]).numpy()
-        fields = [still]
-        for step in steps:
-            fields.append(compose(step[None], fields[-1]))
-        return torch.cat(fields).numpy()
-
-
-def find_fields(beat, method, way):
-    """Fields in voxels by one way, and the closure error in mm, where there is one."""
-    cine, labels = as_cine(beat)
-    if way != "both ways":
-        return track_plainly(cine, method, way), np.nan
-    found = track(cine, method, labels=labels, device="cpu")
-    return found.fields, max(found.closure_mm.values())
+        for step in plan.find(before.contiguous(), frames[1:], plan.spacing):
+            fields.append(step[None] if way == "direct" else compose(step[None], fields[-1]))
+        return torch.cat(fields).numpy(), np.nan
 
 
 def measure(beat, fields):
@@ -139,7 +131,7 @@ def run(seeds, pathologies, methods, ways, path, size=(SLICE, SPACING_MM, FRAMES
         beat = cycle(seed, shape, spacing, pathology, frames=frames)
         for method, way in todo:
             start = process_time()
-            fields, closure = find_fields(beat, method, way)
+            fields, closure = found_by(beat, method, way)
             row = {"closure_mm": closure, "cpu_seconds": process_time() - start, **measure(beat, fields)}
             if pathology != "infarct":
                 row["infarct_found"] = ""

@@ -59,7 +59,7 @@ COLUMNS = *KEY, "slices", *MEASURED, "level", "named"
 
 def changed(change, frames, other, seed):
     """The frames after an intervention: in the middle third of the cycle, from there on, or, frozen, in all."""
-    n, out = len(frames), frames.copy()
+    n, out, random = len(frames), frames.copy(), np.random.default_rng(seed)
     late = slice(n // 3, 2 * n // 3)
     match change:
         case "another heart":
@@ -69,17 +69,12 @@ def changed(change, frames, other, seed):
         case "flipped":
             out[late] = frames[late, :, ::-1]
         case "noise":
-            out[late] = np.random.default_rng(seed).random(out[late].shape, np.float32)
+            out[late] = random.random(out[late].shape, np.float32)
         case "frozen":
-            noise = np.random.default_rng(seed).normal(0, FROZEN_NOISE, frames.shape)
-            out[:] = frames[0] + noise.astype(np.float32)
+            out[:] = frames[0] + random.normal(0, FROZEN_NOISE, frames.shape).astype(np.float32)
         case "inverted":
             out[late] = frames.max() - frames[late]
-        case "half missing":
-            return frames[: n // 2]
-        case "dropped frames":
-            return frames[[k for k in range(n) if k == 0 or not n // 6 < k < n // 2]]
-    return out
+    return out[kept(change, n)]
 
 
 def kept(change, n):
@@ -108,29 +103,32 @@ def measure(seed, pathology, method, change):
         return measure_slices(seed, pathology, method, change)
     beat = phantom_stack(seed, pathology) if change == STACK else cycle(seed, pathology=pathology, frames=FRAMES)
     cine, labels = as_cine(beat)
-    frames = cine.frames
-    if change in CHANGES:
-        other = cycle(seed + 1000, pathology=pathology, frames=FRAMES).frames.numpy()
-        frames = changed(change, frames, other, seed)
     if change == STACK:
         found = tracked_stack(seed, pathology, method)
     else:
+        other = cycle(seed + 1000, pathology=pathology, frames=FRAMES).frames.numpy()
+        frames = changed(change, cine.frames, other, seed)
         times = None if len(frames) < FRAMES else cine.times_ms
         found = track(Cine(frames, cine.grid, times), method, labels=labels, device="cpu")
     true = beat.fields.numpy()[kept(change, FRAMES)]
-    mm = np.reshape(beat.spacing, (-1, *[1] * labels.array.ndim))
-    lengths = (np.linalg.norm(u * mm, axis=1)[:, labels.array == MYO] for u in (found.fields - true, true))
-    miss, motion = (float(length.mean()) for length in lengths)
-    row = dict(zip(KEY, (seed, pathology, method, change), strict=True)) | {"error_mm": miss, "motion_mm": motion}
-    return row | findings(found.evidence)
+    lengths = mean_lengths_mm(labels.array == MYO, beat.spacing, found.fields - true, true)
+    return row_of((seed, pathology, method, change), found.evidence, **lengths)
 
 
-def findings(evidence):
-    """The columns of what is found, and the slices that the verdict names."""
+def mean_lengths_mm(wall, spacing, miss, motion):
+    """The mean lengths in the wall of what was missed, and of the motion itself."""
+    mm = np.reshape(spacing, (-1, *[1] * wall.ndim))
+    error, moved = (float(np.linalg.norm(u * mm, axis=1)[:, wall].mean()) for u in (miss, motion))
+    return {"error_mm": error, "motion_mm": moved}
+
+
+def row_of(key, evidence, **measured):
+    """The row of a case: what was measured, what each rule found, and the slices that the verdict names."""
     found = [place for rule in found_in(evidence)[:MAX_REASONS] for place in rule.beyond(evidence)]
     named = sorted({place.slice for place in found} - {None})
     told = {"level": judge_cine(evidence).level, "named": " ".join(map(str, named))}
-    return {rule.name: rule.measure(evidence).value for rule in FINDINGS} | told
+    rules = {rule.name: rule.measure(evidence).value for rule in FINDINGS}
+    return dict(zip(KEY, key, strict=True)) | measured | rules | told
 
 
 def phantom_stack(seed, pathology):
@@ -152,21 +150,15 @@ def measure_slices(seed, pathology, method, change):
     fields[..., slices] = 0
     if not change.endswith("not followed"):
         other = phantom_stack(seed + 1000, pathology).frames.numpy()[..., slices]
+        part = Grid.plain((*STACK_SHAPE[:2], len(slices)), STACK_SPACING_MM)
         frames[..., slices] = changed(change.removeprefix("in slices: "), frames[..., slices], other, seed)
-        fields[..., slices] = track(Cine(frames[..., slices], part_of(whole.cine.grid, slices)), method).fields
+        fields[..., slices] = track(Cine(frames[..., slices], part), method).fields
     ruined = replace(whole, cine=replace(whole.cine, frames=frames), fields=fields)
     wall = whole.reference_labels.array[..., slices] == MYO
-    lengths = (
-        STACK_SPACING_MM[0] * np.linalg.norm(u[..., slices], axis=1)[:, wall].mean()
-        for u in (fields - whole.fields, whole.fields)
-    )
-    miss, motion = map(float, lengths)
-    row = dict(zip(KEY, (seed, pathology, method, change), strict=True)) | {"slices": " ".join(map(str, slices))}
-    return row | {"error_mm": miss, "motion_mm": motion} | findings(ruined.evidence)
-
-
-def part_of(grid, slices):
-    return Grid.plain((*grid.shape[:2], len(slices)), grid.spacing)
+    parts = (u[..., slices] for u in (fields - whole.fields, whole.fields))
+    lengths = mean_lengths_mm(wall, STACK_SPACING_MM, *parts)
+    names = " ".join(map(str, slices))
+    return row_of((seed, pathology, method, change), ruined.evidence, slices=names, **lengths)
 
 
 def measure_pair(data, subject, method):
@@ -180,8 +172,8 @@ def measure_pair(data, subject, method):
     found = track(Cine(frames, grid), method, labels=Image(reference, grid, "labels"), device="cpu")
     overlap = np.mean([dice(found.labels[1] == part, truth == part) for part in (MYO, LV)])
     volume = (found.labels[1] == LV).sum() / (truth == LV).sum() - 1
-    row = dict(zip(KEY, (subject, "", method, PAIR), strict=True)) | {"dice": overlap, "volume_error": volume}
-    return row | findings(replace(found.evidence, closure_mm=0.0))
+    evidence = replace(found.evidence, closure_mm=0.0)
+    return row_of((subject, "", method, PAIR), evidence, dice=overlap, volume_error=volume)
 
 
 def measure_all(rows, cache):
@@ -242,11 +234,10 @@ def table_of_names(rows):
     for change in (STACK, *IN_SLICES):
         of = [row for row in rows if row["change"] == change and kind(row) and all(row[rule.name] for rule in FINDINGS)]
         pairs = [(set(row["slices"].split()), set(row["named"].split())) for row in of]
-        ruined = sum(len(slices) for slices, _ in pairs)
-        right, wrong = (
-            sum(len(part) for part in parts) for parts in ([a & b for a, b in pairs], [b - a for a, b in pairs])
+        counts = (
+            sum(len(part) for part in parts) for parts in zip(*((a, a & b, b - a) for a, b in pairs), strict=True)
         )
-        lines.append(f"| {change} | {len(of)} | {ruined} | {right} | {wrong} |")
+        lines.append(f"| {change} | {len(of)} | {' | '.join(map(str, counts)) or '0 | 0 | 0'} |")
     return lines
 
 

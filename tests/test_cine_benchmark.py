@@ -36,7 +36,7 @@ def test_no_motion_misses_all_of_it(beat):
 def test_plain_ways_find_most_of_the_motion(beat):
     moved = cine.measure(beat, np.zeros_like(beat.fields.numpy()))["systole_mm"]
     for way in ("direct", "composed"):
-        assert cine.measure(beat, cine.find_fields(beat, "TV-L1", way)[0])["systole_mm"] < 0.6 * moved
+        assert cine.measure(beat, cine.found_by(beat, "TV-L1", way)[0])["systole_mm"] < 0.6 * moved
 
 
 def test_each_cine_is_measured_once_and_the_table_has_means_and_the_worst(tmp_path, capsys):
