@@ -387,16 +387,20 @@ def propagate_labels(
     """The label map of every frame, given that of the reference; the fields are in voxels.
 
     A voxel gets the label of greatest weight by linear interpolation. Where the reference has no labels in a slice, no
-    frame has."""
+    frame has; where nothing moves, labels are the same."""
     values, number = np.unique(np.append(labels, labels.dtype.type(0)), return_inverse=True)
     found = np.zeros((len(fields), *labels.shape), labels.dtype)
     whole = batch(torch.from_numpy(number[:-1].reshape(labels.shape)), slice_axis)
     shown = whole.flatten(1).any(1).nonzero()[:, 0]
     with torch.inference_mode(), few_threads(whole[0].numel()):
         for t, field in enumerate(fields):
-            u, moved = motion_of(field, slice_axis)[shown], torch.zeros_like(whole)
-            box: Any = (slice(None), *box_of_motion(whole[shown], u))
-            moved[shown, *box] = move_labels(whole[shown, *box], u[:, *box], len(values))
+            u, moved = motion_of(field, slice_axis)[shown], whole.clone()
+            if u.any():
+                box: Any = (slice(None), *box_of_motion(whole[shown], u))
+                within, back = whole[shown, *box], invert(u[:, *box], TOLERANCE_VOXELS, MAX_ITERATIONS).field
+                weights = [warp((within == k).to(back), back) for k in range(len(values))]
+                moved.zero_()
+                moved[shown, *box] = torch.stack(weights).argmax(0)
             at = moved[0, 0] if slice_axis is None else moved[:, 0].movedim(0, slice_axis)
             found[t] = values[at.numpy()]
     return found
@@ -406,9 +410,8 @@ def box_of_motion(number: Integer[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"])
     """The part of the grid that holds all labels, before the motion and after it."""
     slices = []
     for axis, n in enumerate(number.shape[2:]):
-        others = [dim for dim in range(number.dim()) if dim != 2 + axis]
-        there = (number != 0).sum(others).nonzero()[:, 0] if number.numel() else torch.zeros(1)
-        reach = ceil(u[:, axis].abs().max().item()) + MARGIN_VOXELS if u.numel() else 0
+        there = number.movedim(2 + axis, 0).flatten(1).any(1).nonzero()[:, 0]
+        reach = ceil(u[:, axis].abs().max().item()) + MARGIN_VOXELS
         slices.append(slice(max(0, int(there[0]) - reach), min(n, int(there[-1]) + reach + 1)))
     return tuple(slices)
 
@@ -420,16 +423,3 @@ def motion_of(field: Float[ndarray, "d *s"], slice_axis: int | None) -> Float[Te
         return u[None]
     within = [axis for axis in range(len(field)) if axis != slice_axis]
     return u[within].movedim(1 + slice_axis, 0)
-
-
-def move_labels(number: Integer[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"], count: int) -> Integer[Tensor, "b 1 *s"]:
-    """Labels 0 to count − 1 through the inverse of a motion; labels are the same where nothing moves."""
-    if not len(number) or not u.any():
-        return number
-    back = invert(u, TOLERANCE_VOXELS, MAX_ITERATIONS).field
-    best, found = torch.full_like(back[:, :1], -1.0), torch.zeros_like(number)
-    for value in range(count):
-        weight = warp((number == value).to(back), back)
-        found = torch.where(weight > best, value, found)
-        best = torch.maximum(best, weight)
-    return found

@@ -63,25 +63,29 @@ class Film:
     @classmethod
     def of(cls, result: CineResult) -> "Film":
         """The slices to show, oriented, and cut to the part around the labels where there are any."""
-        grid, given, fields, order = result.cine.grid, result.reference_labels, result.fields, (0, 1)
-        arrays = [result.cine.frames, fields, None if given is None else given.array]
-        if len(grid.shape) == 2:
-            shown = [None if each is None else each[..., None] for each in arrays]
-            numbers, depth = [0], 1
-        else:
+        grid, given = result.cine.grid, result.reference_labels
+        order: tuple[int, ...] = (0, 1)
+        numbers, depth = [0], 1
+        if len(grid.shape) == 3:
             order, signs = viewing_order(grid)
-            arrays[1] = fields[:, list(order)] * np.reshape(signs, (3, 1, 1, 1))
             depth = grid.shape[order[2]]
             numbers = choose_slices(depth, MAX_SLICES)
-            shown = [None if each is None else turn_array(each, order, signs)[..., numbers] for each in arrays]
-        frames, motion, labels = shown
+
+        def shown(array: Any) -> Any:
+            return array[..., None] if len(order) == 2 else turn_array(array, order, signs)[..., numbers]
+
+        fields = result.fields
+        if len(order) == 3:
+            fields = fields[:, list(order)] * np.reshape(signs, (3, 1, 1, 1))
+        frames, motion = shown(result.cine.frames), shown(fields)[:, :2]
+        labels = None if given is None else shown(given.array)
         box = (slice(None), slice(None))
         if labels is not None and labels.any():
             across, down = (span_with_margin(labels.any(axis=(other, 2)), BOX_MARGIN) for other in (1, 0))
             box = slice(*across), slice(*down)
         labels = None if labels is None else labels[box]
         spacing = grid.spacing[order[0]], grid.spacing[order[1]]
-        return cls(result, frames[:, *box], motion[:, :2, *box], labels, spacing, numbers, depth)
+        return cls(result, frames[:, *box], motion[:, :, *box], labels, spacing, numbers, depth)
 
     @property
     def heart(self) -> HeartLabels:
@@ -355,7 +359,12 @@ def material_points(film: Film, k: int) -> MaterialPoints:
             outlines.append(Outline(label, count, line.shape[1]))
             still.append(line)
             count += line.shape[1]
-    squares, corners = voxel_corners(film, k)
+    squares, corners = np.empty((2, 0)), np.empty((0, 4), int)
+    if film.strain is not None:  # the corners of the wall's voxels, each once, and in the order around each
+        voxels = film.strain.index[:2, film.strain.index[2] == k].T
+        around = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
+        unique, which = np.unique((voxels[:, None] + around).reshape(-1, 2), axis=0, return_inverse=True)
+        squares, corners = unique.T.astype(float), which.reshape(-1, 4)
     points, motion = np.concatenate([*still, squares], 1), film.motion[..., k]
     moved = [[map_coordinates(u, points - 0.5, order=1, mode="nearest") for u in frame] for frame in motion]
     return MaterialPoints(points + np.array(moved), (len(lines[0]), len(lines[1])), outlines, corners + count)
@@ -369,17 +378,6 @@ def trace_outlines(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
     smooth = gaussian_filter(np.pad(mask, 2).astype(np.float32), OUTLINE_SMOOTHING)
     lines = contour_generator(z=smooth.T).lines(0.5)
     return [np.asarray(line)[:-1].T - 1.5 for line in lines]  # the last point is the first again
-
-
-def voxel_corners(film: Film, k: int) -> tuple[Float[ndarray, "2 m"], Integer[ndarray, "n 4"]]:
-    """The corners of the wall's voxels, each once, and which four are those of a voxel, in the order around it."""
-    if film.strain is None:
-        return np.empty((2, 0)), np.empty((0, 4), int)
-    across, down, at = film.strain.index
-    voxels = np.stack([across, down], 1)[at == k]
-    around = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
-    unique, which = np.unique((voxels[:, None] + around).reshape(-1, 2), axis=0, return_inverse=True)
-    return unique.T.astype(float), which.reshape(-1, 4)
 
 
 # What the scripts of a cine's page read: slices in 8-bit sheets of frames, points of tissue, strain, and curves.

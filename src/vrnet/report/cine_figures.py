@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import GLOBAL, Strain
-from vrnet.cardiac.volumes import Volumes
 from vrnet.errors import Progress
 from vrnet.files import write_bytes
 from vrnet.report.cine import (
@@ -109,13 +108,21 @@ def tracking_figure(result: CineResult) -> "Figure":
 
 def plot_curves(axes: list["Axes"], result: CineResult) -> None:
     """Strain, where it was measured, and volumes over the cycle: in ms, or by the number of the frame from 1."""
-    known = result.cine.times_ms
+    known, strain, volumes = result.cine.times_ms, result.strain, result.volumes
     times = np.arange(1.0, len(result.cine) + 1) if known is None else np.array(known)
-    if result.strain is not None:
-        for ax, measure in zip(axes, PLOTTED, strict=False):
-            plot_strain(ax, result.strain, measure, times)
-    if result.volumes is not None:
-        plot_volumes(axes[-1], result.volumes, times)
+    if strain is not None:
+        for ax, (measure, title) in zip(axes, PLOTTED.items(), strict=False):
+            plot_strain(ax, strain, measure, times)
+            ax.set_title(title, fontsize=10)
+            ax.legend(fontsize=8)
+    if volumes is not None:
+        for name, curve in (("LV", volumes.lv_ml), ("RV", volumes.rv_ml), ("wall", volumes.wall_ml)):
+            if curve.any():
+                width = 2.6 if name == "LV" else 1.3
+                axes[-1].plot(times, curve, color=VOLUME_COLOURS[name], linewidth=width, label=name)
+        axes[-1].set_ylim(bottom=0)
+        axes[-1].set_title("volume, ml", fontsize=10)
+        axes[-1].legend(fontsize=8)
     for ax in axes:
         ax.set_xlabel("frame" if known is None else "ms")
 
@@ -132,18 +139,6 @@ def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, 
         if np.isfinite(curve := strain.curve(measure, region)).any():
             ax.plot(times, curve, LEVEL_LINES[region], color=CURVE_COLOURS[region], linewidth=1.5, label=region)
     ax.axhline(0, color="#999999", linewidth=0.8)
-    ax.set_title(PLOTTED[measure], fontsize=10)
-    ax.legend(fontsize=8)
-
-
-def plot_volumes(ax: "Axes", volumes: Volumes, times: Float[ndarray, " t"]) -> None:
-    """Of each structure that is labelled."""
-    for name, curve in (("LV", volumes.lv_ml), ("RV", volumes.rv_ml), ("wall", volumes.wall_ml)):
-        if curve.any():
-            ax.plot(times, curve, color=VOLUME_COLOURS[name], linewidth=2.6 if name == "LV" else 1.3, label=name)
-    ax.set_ylim(bottom=0)
-    ax.set_title("volume, ml", fontsize=10)
-    ax.legend(fontsize=8)
 
 
 def draw_bullseye(ax: Any, strain: Strain) -> None:
@@ -201,7 +196,11 @@ def film_picture(film: Film, points: MaterialPoints, t: int) -> "Image":
     from PIL import Image
 
     low, high = window_of([film.frames[..., film.main]], WINDOW_PERCENTILES)
-    left, scale = enlarge(quantise(film.frames[t, ..., film.main], low, high), film.spacing)
+    still = quantise(film.frames[t, ..., film.main], low, high)
+    sides = np.array(still.shape) * film.spacing  # pixels are square
+    size = np.maximum(1, np.rint(sides * (FILM_SIDE_PIXELS / sides.max()))).astype(int) * OVERSAMPLING
+    grey, scale = Image.fromarray(np.ascontiguousarray(still.T)).convert("RGB"), size / still.shape
+    left = grey.resize((int(size[0]), int(size[1])), Image.Resampling.BICUBIC)
     right, moved = left.copy(), points.moved[t].T * scale
     if film.strain is None:
         draw_grid(right, points, moved)
@@ -237,16 +236,6 @@ def draw_strip(picture: "Image", film: Film, t: int) -> None:
     picture.paste(Image.fromarray(shades), (left, y - em // 4))
     pen.text((left - em // 2, y), with_minus(f"circumferential strain  -{limit:.0f} %"), "white", font, anchor="rm")
     pen.text((right + em // 2, y), f"{limit:.0f} %", "white", font, anchor="lm")
-
-
-def enlarge(still: UInt8[ndarray, "w h"], spacing: tuple[float, float]) -> tuple["Image", Float[ndarray, " 2"]]:
-    """A picture with square pixels, and how many of them there are to one of the array's along either axis."""
-    from PIL import Image
-
-    sides = np.array(still.shape) * spacing
-    size = np.maximum(1, np.rint(sides * (FILM_SIDE_PIXELS / sides.max()))).astype(int) * OVERSAMPLING
-    picture = Image.fromarray(np.ascontiguousarray(still.T)).convert("RGB")
-    return picture.resize((int(size[0]), int(size[1])), Image.Resampling.BICUBIC), size / still.shape
 
 
 def draw_outlines(picture: "Image", film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
