@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Real, Shaped
 from numpy import ndarray
 from torch import Tensor
+from torch.nn import functional
 
 from vrnet.evaluation.metrics import normalised_cross_correlation
 from vrnet.evaluation.pair import WorstStructure
@@ -23,7 +24,6 @@ from vrnet.registration.pair import PairResult
 from vrnet.verdict.placement import (
     MATCHED,
     NOISE,
-    POOL,
     CoarseImage,
     Range,
     Windows,
@@ -168,6 +168,7 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
 
 MAX_VOXELS = 150_000
 """Larger images are averaged over blocks first."""
+POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 CONTEXT = 8
 """Shortest edges of a voxel that are kept about what is compared: windows and shifts reach no farther."""
 REACH = 3

@@ -29,7 +29,6 @@ from vrnet.variational.contrast import entropy
 # Images are tensors (1, 1, *s), scaled to [0, 1].
 
 Image = Float[Tensor, "1 1 *s"]
-POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 RADIUS = {1: 4, 2: 4, 3: 2}
 """Of the windows that are compared, in voxels, by the number of axes that they have."""
 BINS = 32
@@ -68,17 +67,15 @@ def intensity_range(values: Float[Tensor, "..."]) -> Range:
 
 def window_mean(image: Image, radius: tuple[int, ...]) -> Image:
     """The mean over the window around each voxel, cut at the border: along one axis after the other."""
-    d = len(radius)
-    for axis, r in enumerate(radius):
-        n = image.shape[2 + axis]
-        if n <= 2 * r:  # fewer slices than a window has, which PyTorch does not pool in 3D
-            at = torch.arange(n)
-            near = ((at[:, None] - at).abs() <= r).to(image)
-            image = (image.movedim(2 + axis, -1) @ (near / near.sum(0))).movedim(-1, 2 + axis)
-        elif r:
-            kernel, padding = [1] * d, [0] * d
-            kernel[axis], padding[axis] = 2 * r + 1, r
-            image = POOL[d](image, kernel, stride=1, padding=padding, count_include_pad=False)
+    for axis, r in enumerate(radius, start=2):
+        if r:
+            total, n = image.clone(), image.shape[axis]
+            for k in range(1, min(r, n - 1) + 1):
+                total.narrow(axis, 0, n - k).add_(image.narrow(axis, k, n - k))
+                total.narrow(axis, k, n - k).add_(image.narrow(axis, 0, n - k))
+            x = torch.arange(n)
+            count = (x + r).clamp(max=n - 1) - (x - r).clamp(min=0) + 1
+            image = total.div_(count.view(-1, *[1] * (image.dim() - 1 - axis)))
     return image
 
 
@@ -95,7 +92,7 @@ class Windows(NamedTuple):
     def of(cls, image: Image, radius: tuple[int, ...]) -> "Windows":
         """An image with the moments of its windows."""
         mean = window_mean(image, radius)
-        variance = (window_mean(image.square(), radius) - mean.square()).clamp(min=0)
+        variance = window_mean(image.square(), radius).sub_(mean.square()).clamp_(min=0)
         return cls(image, mean, variance, radius)
 
     def rolled(self, axis: int, by: int) -> "Windows":
@@ -107,8 +104,8 @@ class Windows(NamedTuple):
 def squared_correlation(a: Windows, b: Windows) -> Image:
     """cov² / (var var) of two images in the window around each voxel: 1 where one is a linear map of the other, and
     near 0 where a window shows noise alone."""
-    covariance = window_mean(a.image * b.image, a.radius) - a.mean * b.mean
-    return covariance.square() / ((a.variance + NOISE) * (b.variance + NOISE))
+    covariance = window_mean(a.image * b.image, a.radius).sub_(a.mean * b.mean)
+    return covariance.square_().div_((a.variance + NOISE) * (b.variance + NOISE))
 
 
 def best_of_shifts(a: Windows, b: Windows, reach: int) -> Image:
