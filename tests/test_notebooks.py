@@ -9,7 +9,6 @@ import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
-MAX_BYTES = 1_000_000
 RUNNER = runpy.run_path(str(DOCS / "run_notebooks.py"))
 
 
@@ -33,9 +32,8 @@ def test_a_notebook_shows_what_it_was_saved_with(path, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_small_and_names_no_place_of_the_machine_it_ran_on(path):
+def test_a_notebook_names_no_place_of_the_machine_it_ran_on(path):
     text = path.read_text(encoding="utf-8")
-    assert len(text.encode()) < MAX_BYTES
     assert not re.search(r"/(home|root|tmp|work)/", text)
     outputs = [output for cell in json.loads(text)["cells"] for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
