@@ -34,7 +34,7 @@ OF_TOOLS = "[FFD(", "[SyN(", "_ants"
 EACH_ONE_WORKER = tuple(
     f"tests/{name}.py"
     for name in (
-        "app/commands/test_cohort_of_cines",
+        "app/test_cohort",
         "app/commands/test_train",
         "verdict/test_cine",
         "report/test_cine_page",

@@ -3,26 +3,31 @@
 import csv
 import json
 import os
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
 import SimpleITK as sitk
 from scipy import stats
 
 from tests.app import many_registrations
 from tests.app.outputs import RESULTS
-from vrnet import Grid, Image, write_image
+from tests.cohort.works import Count, make_task, write_list
+from vrnet import Grid, Image, Transform, write_image
+from vrnet.app import cohort as cohort_command
+from vrnet.app import main as cli
+from vrnet.app.cohort import ending_lines, failure_lines, is_complete, jobs_line, plan_lines, write_tables
 from vrnet.app.layouts import scan_folder
 from vrnet.app.subject import is_taken
-from vrnet.cohort.results import CohortFolder
-from vrnet.phantom import phantom
+from vrnet.cohort.results import CohortFolder, Plan
+from vrnet.cohort.run import run_here, run_tasks
+from vrnet.cohort.table import Subject, read_table
+from vrnet.images.io import to_sitk
+from vrnet.phantom import cycle, phantom
 
 PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
 QUICK = "--method", "Gaussian-L2", "--set", "levels=1", "--set", "warps=2"
@@ -125,21 +130,43 @@ def test_labels_in_files_of_acdc_are_called_as_there(vrnet, pairs, tmp_path):
 
 
 def test_a_second_run_does_nothing_and_another_parameter_does_all_again(vrnet, pairs, tmp_path):
+    """And a preview of it says so, and touches nothing."""
     out = tmp_path / "out"
     assert vrnet("cohort", pairs, "--out", out, *QUICK)[0] == 0
-    before = {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")}
-    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
-    assert (status, "3 subjects: 3 done already, 0 to do." in said) == (0, True)
-    assert {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")} == before
+    (out / ".working" / "heart1~left").mkdir()  # as a killed process leaves it
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     other = (*QUICK[:-1], "warps=3")
     status, said, _ = vrnet("cohort", pairs, "--out", out, *other, "--dry-run")
     assert (status, "0 done already, 3 to do (3 again)" in said, "Again, 3: method" in said) == (0, True, True)
+    assert "their process was killed: heart1." in said
     status, _, err = vrnet("cohort", pairs, "--out", out, *other, "--keep")
     assert (status, "3 results in" in err) == (2, True)
-    assert {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")} == before
-    status, said, _ = vrnet("cohort", pairs, "--out", out, *other)
-    assert (status, "Again, 3: method" in said, "Earlier results of these are replaced" in said) == (0, True, True)
-    assert "warps=3" in summary(out)["recipe"]["method"]
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
+    assert (status, "3 subjects: 3 done already, 0 to do." in said) == (0, True)
+    assert all(path.stat().st_mtime_ns == before[path] for path in (out / "subjects").rglob("*"))
+
+
+def test_shards_do_the_list_together_and_the_last_writes_the_tables(vrnet, pairs, tmp_path):
+    """The tables of another method, whose results are going, do not stay meanwhile."""
+    out, other = tmp_path / "out", (*QUICK[:-1], "warps=3")
+    assert vrnet("cohort", pairs, "--out", out, *other)[0] == 0
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "2/2")
+    assert (status, "The last shard to end writes the tables" in said) == (0, True)
+    assert ("Again, 1: method" in said, "Earlier results of these are replaced" in said) == (True, True)
+    assert not any((out / name).exists() for name in ("cohort.csv", "summary.json", "index.html"))
+    assert vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "1/2")[0] == 0
+    assert (summary(out)["done"], "warps=2" in summary(out)["recipe"]["method"]) == (3, True)
+
+
+def test_whoever_stops_a_run_is_told_how_to_go_on(vrnet, pairs, tmp_path, monkeypatch):
+    def stop(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vrnet.app.subject.RegisterSubject.__call__", stop)
+    status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
+    assert (status, "Stopped: 0 of 3 subjects are done. To go on: vrnet cohort" in said) == (130, True)
+    assert not list((tmp_path / "out" / ".working").iterdir())
 
 
 def test_a_failure_is_a_row_with_its_reason_is_named_at_the_end_and_tried_again_when_asked(vrnet, pairs, tmp_path):
@@ -175,45 +202,6 @@ def test_a_preview_says_what_is_missing_and_writes_nothing(vrnet, pairs, tmp_pat
     assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "done", "failed"]
 
 
-def test_a_preview_touches_nothing_of_what_is_there(vrnet, pairs, tmp_path):
-    """Not even what a killed run left, which the next one removes."""
-    folder = CohortFolder(tmp_path / "out")
-    folder.make()
-    (folder.path / ".partial-left").mkdir()
-    (folder.path / ".partial-left" / ".ordinary").touch()
-    (folder.working / "heart1~0~1~2").mkdir()
-    before = {path: path.stat().st_mtime_ns for path in (folder.path, *folder.path.rglob("*"))}
-    status, said, _ = vrnet("cohort", pairs, "--out", folder.path, "--dry-run", *QUICK)
-    assert (status, "their process was killed: heart1." in said) == (0, True)
-    assert {path: path.stat().st_mtime_ns for path in (folder.path, *folder.path.rglob("*"))} == before
-
-
-def test_shards_do_the_list_together_and_find_what_one_run_finds(vrnet, pairs, tmp_path):
-    out = tmp_path / "out"
-    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "2/2")
-    assert (status, "The last shard to end writes the tables" in said) == (0, True)
-    assert not (out / "cohort.csv").exists()
-    assert vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "1/2")[0] == 0
-    assert summary(out)["done"] == 3
-    tables = {path: path.stat().st_mtime_ns for path in out.iterdir() if path.is_file()}
-    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "2/2")
-    assert (status, "The tables of all shards are there." in said) == (0, True)
-    assert {path: path.stat().st_mtime_ns for path in tables} == tables, "submitted again, they are left as they are"
-    vrnet("cohort", pairs, "--out", tmp_path / "whole", *QUICK)
-    assert fields(out) == fields(tmp_path / "whole")
-
-
-def test_shards_of_another_method_write_no_table_before_the_last_of_them(vrnet, pairs, tmp_path):
-    """Nor do the tables of the first method stay, whose results are going."""
-    out, other = tmp_path / "out", (*QUICK[:-1], "warps=3")
-    assert vrnet("cohort", pairs, "--out", out, *QUICK)[0] == 0
-    status, said, _ = vrnet("cohort", pairs, "--out", out, *other, "--shard", "1/2")
-    assert (status, "The last shard to end writes the tables" in said) == (0, True)
-    assert not any((out / name).exists() for name in ("cohort.csv", "summary.json", "index.html"))
-    assert vrnet("cohort", pairs, "--out", out, *other, "--shard", "2/2")[0] == 0
-    assert (summary(out)["done"], "warps=3" in summary(out)["recipe"]["method"]) == (3, True)
-
-
 def test_a_column_of_the_list_that_has_the_name_of_a_measure_gets_another_before_the_work(vrnet, pairs, tmp_path):
     pairs.write_text(pairs.read_text().replace("group", "dice_after"))
     status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
@@ -228,31 +216,6 @@ def test_two_jobs_find_to_the_bit_what_one_finds(vrnet, pairs, tmp_path):
     status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "two", *QUICK, "--jobs", 2)
     assert status == 0, err
     assert fields(tmp_path / "one") == fields(tmp_path / "two") != {}
-
-
-def listen_to_interrupts():
-    """In a new process: one that a shell starts in the background, and all that it starts, are deaf to SIGINT."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_a_run_that_is_stopped_says_how_to_go_on_and_loses_nothing(number, status, pairs, tmp_path):
-    slow = "--method", "TV-L1", "--set", "warps=3000", "--set", "tolerance=0"
-    words = "cohort", pairs, "--out", tmp_path / "out", *slow
-    command = [sys.executable, "-m", "vrnet", *map(str, words)]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, preexec_fn=listen_to_interrupts
-    ) as run:
-        while not list((tmp_path / "out").glob(".working/*~*")):
-            assert run.poll() is None, run.stderr.read()
-            time.sleep(0.05)
-        run.send_signal(number)
-        said = b"".join(run.communicate(timeout=300))
-    assert run.returncode == status
-    assert b"Stopped: 0 of 3 subjects are done" in said
-    assert shlex.join(["vrnet", *command[3:]]).encode() in said
-    assert number != signal.SIGINT or not (tmp_path / "out").exists(), "nothing was done, and nothing is left behind"
 
 
 def test_the_list_is_never_overwritten_nor_are_files_of_others(vrnet, pairs, tmp_path):
@@ -283,13 +246,6 @@ def test_a_scan_tells_of_missing_images_and_of_subjects_without_the_labels_that_
     assert lines[-2].startswith("Missing, of patient002: ")
     assert lines[-2].endswith(second["moving"].name)
     assert "--skip-broken" in lines[-1]
-
-
-def test_a_scan_of_whole_subjects_tells_of_nothing_missing(vrnet, acdc, tmp_path):
-    _, said, _ = vrnet("cohort", "--scan", acdc, "--out", tmp_path / "out")
-    assert len(said.splitlines()) == 2
-    assert "Wrote" in said.splitlines()[0]
-    assert "With --report" in said.splitlines()[1]
 
 
 def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):
@@ -328,28 +284,15 @@ def test_in_bids_a_transform_brings_images_from_its_first_space_to_its_second(vr
         assert unlike[0] < 0.9 * unlike[1]
 
 
-HEAD = "subject,fixed,moving\n"
-GOOD = f"{HEAD}p,0_fixed.nii.gz,0_moving.nii.gz\n"
+GOOD = "subject,fixed,moving\np,0_fixed.nii.gz,0_moving.nii.gz\n"
 BAD = {
     "no list": (None, ()),
-    "empty": ("", ()),
-    "only a header": (HEAD, ()),
-    "semicolons": (GOOD.replace(",", ";"), ()),
-    "a missing column": ("subject,fixed\np,0_fixed.nii.gz\n", ()),
-    "a misspelt column": (GOOD.replace("moving\n", "moving,moving_lables\n"), ()),
-    "duplicate subjects": (GOOD + "p,0_fixed.nii.gz,0_moving.nii.gz\n", ()),
-    "a path for a name": (GOOD.replace("\np,", "\n../x,"), ()),
-    "no name": (GOOD.replace("\np,", "\n,"), ()),
+    "a list that is refused": (GOOD.replace(",", ";"), ()),
     "missing files": (GOOD.replace("0_fixed", "none"), ()),
-    "a byte order mark before an empty list": ("\ufeff", ()),
-    "a cine and a pair": ("subject,cine,moving\np,0_fixed.nii.gz,0_moving.nii.gz\n", ()),
     "a cine with an affine start": ("subject,cine\np,0_fixed.nii.gz\n", ("--affine", "rigid")),
-    "a frame that is no number": ("subject,cine,frame\np,0_fixed.nii.gz,last\n", ()),
     "cines of a list": (GOOD, ("--cines",)),
-    "carriage returns and a duplicate": ((GOOD + "P,0_fixed.nii.gz,0_moving.nii.gz\n").replace("\n", "\r\n"), ()),
     "an unknown method": (GOOD, ("--method", "nonsense")),
     "a shard beyond the last": (GOOD, ("--shard", "3/2")),
-    "a shard that is none": (GOOD, ("--shard", "x")),
     "no jobs": (GOOD, ("--jobs", "0")),
     "jobs and a scheduler": (GOOD, ("--jobs", "2", "--scheduler", "tcp://127.0.0.1:1")),
     "a scheduler's file that is not there": (GOOD, ("--scheduler", "none.json")),
@@ -367,13 +310,7 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(vrnet, small_hearts, tmp_
     assert status == 2
     assert len(err.strip().splitlines()) == 1
     assert err.startswith("vrnet: ")
-    assert not (tmp_path / "out" / "cohort.csv").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_told(vrnet, pairs, tmp_path):
-    (tmp_path / "file").touch()
-    status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "file" / "out", *QUICK)
-    assert (status, "cannot write to" in err) == (2, True)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.release
@@ -390,11 +327,223 @@ def test_the_memory_of_a_worker_does_not_grow(small_hearts):
     assert stats.theilslopes(counted).slope < 20_000
 
 
-def test_neither_a_list_nor_a_folder_is_told(vrnet, tmp_path):
-    status, _, err = vrnet("cohort", "--out", tmp_path)
-    assert (status, "there is no list of subjects" in err) == (2, True)
-
-
 def test_a_folder_given_as_the_list_is_answered_by_scan(vrnet, tmp_path):
     status, _, err = vrnet("cohort", tmp_path, "--out", tmp_path / "out")
     assert (status, err) == (2, f"vrnet: {tmp_path} is a folder: --scan {tmp_path} writes the list of its subjects\n")
+
+
+# Cines: each is tracked as `vrnet track` does it, and the table has its numbers.
+
+GRID = Grid.plain((32, 32, 2), (4.0, 4.0, 10.0))
+FRAMES = 4
+
+
+@pytest.fixture(scope="module")
+def cines(tmp_path_factory):
+    """A list of two cines; the labels of the second belong to its frame 1."""
+    folder, lines = tmp_path_factory.mktemp("cines"), ["subject,cine,labels,frame,group"]
+    for seed, first in ((1, 0), (2, 1)):
+        beat = cycle(seed, GRID.shape, GRID.spacing, frames=FRAMES)
+        frames = [to_sitk(frame, GRID) for frame in np.roll(beat.frames.numpy(), first, axis=0)]
+        sitk.WriteImage(sitk.JoinSeries(frames, 0.0, 0.2), str(folder / f"{seed}.nii.gz"))
+        write_image(Image(beat.labels.numpy(), GRID), folder / f"{seed}_gt.nii.gz")
+        lines.append(f"heart{seed},{seed}.nii.gz,{seed}_gt.nii.gz,{first},{'ab'[first]}")
+    (folder / "cines.csv").write_text("\n".join(lines))
+    return folder / "cines.csv"
+
+
+@pytest.fixture(scope="module")
+def tracked(cines, tmp_path_factory):
+    """The folder of a cohort."""
+    out = tmp_path_factory.mktemp("out")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["vrnet", "cohort", str(cines), "--out", str(out), *QUICK])
+        cli.main()
+    return out
+
+
+def files_in(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_subject_has_to_the_bit_what_track_writes(tracked, cines, vrnet, tmp_path):
+    words = cines.parent / "2.nii.gz", "--labels", cines.parent / "2_gt.nii.gz", "--frame", 1
+    assert vrnet("track", *words, "--out", tmp_path, *QUICK)[0] == 0
+    of_cohort = tracked / "subjects" / "heart2"
+    theirs = {name for name in files_in(tmp_path) if not name.startswith(".")}
+    assert files_in(of_cohort) == theirs | {"done.json", "thumbnail.png"}
+    for name in theirs - {"summary.json"}:  # which tells the time
+        assert (of_cohort / name).read_bytes() == (tmp_path / name).read_bytes(), name
+
+
+def test_the_table_has_the_numbers_of_each_summary(tracked):
+    for row in rows(tracked):
+        summary = json.loads((tracked / "subjects" / row["subject"] / "summary.json").read_text())
+        assert float(row["lv_ejection_fraction_percent"]) == summary["volumes"]["lv_ejection_fraction_percent"]
+        assert float(row["lv_largest_ml"]) == summary["volumes"]["lv_largest_ml"]
+        peak = summary["strain"]["peaks"]["global"]["green_circumferential"]["percent"]
+        assert float(row["peak_green_circumferential_percent"]) == peak < 0
+        assert float(row["closure_forward_mm"]) == summary["closure_mm"]["forward"]
+        assert (row["verdict"], row["frames"], row["status"]) == (summary["verdict"]["level"], str(FRAMES), "done")
+        assert float(row["seconds"]) > 0
+        assert row["method"] == summary["method"]
+    assert [row["group"] for row in rows(tracked)] == ["a", "b"]
+
+
+def test_what_is_not_labelled_has_empty_cells(cines, vrnet, tmp_path):
+    """A subject whose labels have no wall, and one who has no labels, beside one who has all."""
+    folder = cines.parent
+    labels = sitk.ReadImage(str(folder / "1_gt.nii.gz"))
+    sitk.WriteImage(labels * sitk.Cast(labels != 2, labels.GetPixelID()), str(folder / "cavities.nii.gz"))
+    other = cines.with_name("parts.csv")
+    given = {"all": "1_gt.nii.gz", "cavities": "cavities.nii.gz", "none": ""}
+    other.write_text("\n".join(["subject,cine,labels", *(f"{name},1.nii.gz,{file}" for name, file in given.items())]))
+    status, _, err = vrnet("cohort", other, "--out", tmp_path, *QUICK)
+    assert status == 0, err
+    found = {row["subject"]: row for row in rows(tmp_path)}
+    for column, known in {"mass_g": {"all"}, "lv_largest_ml": {"all", "cavities"}}.items():
+        assert {name for name, row in found.items() if row[column]} == known
+    volumes = list(csv.DictReader((tmp_path / "subjects" / "cavities" / "volumes.csv").open(newline="")))
+    assert {row["wall_ml"] for row in volumes} == {""}
+    assert all(float(row["lv_ml"]) > 0 for row in volumes)
+
+
+def test_with_a_report_the_page_leads_to_the_pages_of_cines(cines, vrnet, tmp_path):
+    one = cines.with_name("one.csv")
+    one.write_text("\n".join(cines.read_text().splitlines()[:2]))
+    assert vrnet("cohort", one, "--out", tmp_path, *QUICK, "--report")[0] == 0
+    assert {"report.html", "cine.gif", "strain.png"} <= files_in(tmp_path / "subjects" / "heart1")
+    page = (tmp_path / "index.html").read_text()
+    assert '"page": "report.html"' in page
+    assert "LV ejection fraction (%)" in page
+    assert "the frame farthest from it" in page
+
+
+def test_another_frame_is_noticed_and_that_subject_done_again(tracked, cines, vrnet):
+    other = cines.with_name("other.csv")
+    other.write_text(cines.read_text().replace("gt.nii.gz,1", "gt.nii.gz,2"))
+    status, said, _ = vrnet("cohort", other, "--out", tracked, *QUICK, "--dry-run")
+    assert (status, "1 done already" in said, "Again, 1: newer or other inputs" in said) == (0, True, True)
+    assert "2 done already" in vrnet("cohort", cines, "--out", tracked, *QUICK, "--dry-run")[1]
+
+
+def test_a_frame_beyond_the_end_is_the_failure_of_that_subject(cines, vrnet, tmp_path):
+    other = cines.with_name("beyond.csv")
+    other.write_text("subject,cine,frame\np,1.nii.gz,9\n")
+    status, said, _ = vrnet("cohort", other, "--out", tmp_path, *QUICK)
+    assert (status, "Could not be done, " in said, "9" in rows(tmp_path)[0]["reason"]) == (3, True, True)
+    assert list((tmp_path / ".working").iterdir()) == []
+
+
+def test_names_that_cannot_be_tracked_by_are_told_before_the_work(cines, vrnet, tmp_path):
+    status, _, err = vrnet("cohort", cines, "--out", tmp_path / "out", *QUICK, "--label-names", "1=liver,3=scar")
+    assert (status, "name a part of the heart" in err, (tmp_path / "out").exists()) == (2, True, False)
+
+
+def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, tracked, tmp_path):
+    status, _, err = vrnet("cohort", cines, "--out", tmp_path, *QUICK, "--bids", "--label-names", "1=RV,2=Myo,3=LV")
+    assert status == 0, err
+    names = files_in(tmp_path / "sub-heart2")
+    moved = {f"sub-heart2_from-frame0{k}_to-frame01_mode-image_xfm.nii.gz" for k in range(FRAMES)}
+    assert names == moved | {
+        "sub-heart2_desc-tracked_dseg.nii.gz",
+        "sub-heart2_desc-volumes_metrics.csv",
+        "sub-heart2_desc-slices_metrics.csv",
+        "sub-heart2_desc-strain_metrics.csv",
+        "sub-heart2_desc-tracking_metrics.json",
+        "sub-heart2_thumbnail.png",
+        "done.json",
+    }
+    ours = Transform.load(tmp_path / "sub-heart2" / "sub-heart2_from-frame03_to-frame01_mode-image_xfm.nii.gz")
+    theirs = Transform.load(tracked / "subjects" / "heart2" / "transforms" / "frame_03.nii.gz")
+    assert np.array_equal(ours.displacement, theirs.displacement)
+
+
+# What is said, and written of all subjects together.
+
+SHOWN = {"report": False, "bids": False, "label_names": {}}
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    """A task, and a list whose four subjects it has done."""
+    task, table = make_task(tmp_path / "out", Count(), **SHOWN), read_table(write_list(tmp_path, 4))
+    run_tasks(task, table.subjects, run_here)
+    return task, table
+
+
+def test_the_methods_that_ran_are_named_as_people_know_them_the_most_frequent_first(tmp_path):
+    """What is asked for may be `default`, which comes to one method for stacks and to another for volumes."""
+    table = read_table(write_list(tmp_path, 3))
+    names = {"s00000": "Gaussian-LNCC", "s00001": "short-axis", "s00002": "short-axis"}
+    task = make_task(tmp_path / "out", lambda subject, folder: {"method": names[subject.name]}, **SHOWN)
+    run_tasks(task, table.subjects, run_here)
+    write_tables(task.folder, table, task.recipe)
+    assert "short-axis (D-L2-3x1-half-w32), Gaussian-LNCC" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_whether_a_list_is_complete_is_told_by_names_where_that_suffices(cohort, tmp_path, monkeypatch):
+    task, table = cohort
+    assert is_complete(task.folder, table, task.recipe)
+    monkeypatch.setattr("vrnet.cohort.results.Survey.state", None)
+    assert not is_complete(task.folder, read_table(write_list(tmp_path, 5)), task.recipe)
+
+
+def subjects(count):
+    return [Subject(f"s{k}", {}) for k in range(count)]
+
+
+def test_the_numbers_of_a_plan_add_up_with_and_without_failures():
+    plan = Plan(done=subjects(4), failed=subjects(2), again=subjects(3), new=subjects(1))
+    plan.changes.update({"method A → B": 3})
+    first, second, third, last = plan_lines(plan, retry=False)
+    assert first == "10 subjects: 4 done already, 2 failed, 4 to do (1 new, 3 again)."
+    assert (second, "are replaced" in third, "--retry" in last) == ("Again, 3: method A → B.", True, True)
+    first, *_ = plan_lines(plan, retry=True)
+    assert first == "10 subjects: 4 done already, 6 to do (1 new, 3 again, 2 that failed before)."
+
+
+def test_the_end_names_failures_failed_verdicts_and_what_is_left():
+    summary = {"done": 2, "subjects": 4, "verdicts": {"good": 1, "failed": 1}, "recipe": {}}
+    rows = [
+        {"subject": "a", "status": "done", "verdict": "good"},
+        {"subject": "b", "status": "done", "verdict": "failed"},
+        {"subject": "c", "status": "failed", "reason": "no image"},
+        {"subject": "d", "status": "to do"},
+    ]
+    said = list(ending_lines(summary, rows))
+    assert said[:3] == [
+        "2 of 4 subjects are done; verdicts: 1 failed, 1 good.",
+        "Verdict failed: b.",
+        "Could not be done, c: no image",
+    ]
+    assert said[3].endswith("meanwhile: d.")
+    assert said[4].startswith("To see to what is left: vrnet")
+
+
+def test_the_end_names_the_three_that_are_farthest_out_and_in_what():
+    summary = {"done": 5, "subjects": 6, "verdicts": {}, "recipe": {"label_names": {"3": "LV"}}}
+    rows = [
+        {"subject": name, "status": "done", "suspicion": suspicion, "suspicion_by": by}
+        for name, suspicion, by in (("a", 2.1, "ncc_after"), ("b", 6, "dice_3"), ("c", 0.5, None), ("d", 3, "mass_g"),
+                                    ("e", 4, "surface_mm_after"))
+    ] + [{"subject": "f", "status": "failed", "suspicion": 300.0, "reason": "no image"}]  # fmt: skip
+    assert [*ending_lines(summary, rows)][1] == (
+        "Look first at what is farthest from the others: b (Dice of LV after); e (Surface distance after (mm)); "
+        "d (LV mass (g))."
+    )
+    assert not any("Look first" in line for line in ending_lines(summary, [rows[2]]))
+
+
+def test_the_most_frequent_reasons_come_first_and_many_subjects_are_counted():
+    reasons = {"x": "rare", **{f"s{k}": "frequent" for k in range(8)}}
+    assert list(failure_lines(reasons)) == [
+        "Could not be done, s0; s1; s2; s3; s4 and 3 more: frequent",
+        "Could not be done, x: rare",
+    ]
+
+
+def test_more_jobs_are_advised_only_where_there_are_cores_and_subjects(monkeypatch):
+    monkeypatch.setattr(cohort_command.os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
+    assert "--jobs 3 would use more of the 4 cores" in next(jobs_line(3))
+    assert list(jobs_line(1)) == []

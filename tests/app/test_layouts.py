@@ -2,14 +2,16 @@
 
 import csv
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 import pytest
 
 from vrnet import BadInput
-from vrnet.app.layouts import scan_folder, write_scanned
-from vrnet.cohort.table import find_missing, read_table
+from vrnet.app.layouts import as_bids, scan_folder, write_scanned
+from vrnet.cohort.table import CohortTable, Subject, find_missing, read_table
 
 
 def touch(folder, *names):
@@ -35,11 +37,10 @@ def test_patients_of_acdc_are_end_diastole_and_end_systole_with_their_labels(acd
 def test_a_patient_of_acdc_whose_image_is_missing_is_listed_and_missed(acdc, tmp_path):
     """Left out of the list, it would be left out of the study, and nobody told."""
     shutil.copytree(acdc, tmp_path / "acdc")
-    gone = scan_folder(tmp_path / "acdc")[1]["moving"]
-    gone.unlink()
+    scan_folder(tmp_path / "acdc")[1]["moving"].unlink()
     table = read_table(write_scanned(scan_folder(tmp_path / "acdc"), tmp_path))
     assert [one.name for one in table.subjects] == ["patient001", "patient002"]
-    assert [(one.subject.name, one.file) for one in find_missing(table.subjects)] == [("patient002", str(gone))]
+    assert [*find_missing(table.subjects)] == ["patient002"]
 
 
 def test_the_group_of_a_patient_of_acdc_goes_with_the_list(tmp_path):
@@ -103,7 +104,7 @@ def test_a_folder_of_acdc_with_cines_alone_is_a_list_of_cines(tmp_path):
         "frame": "2",
     }
     assert (second["subject"], second["labels"], second["frame"]) == ("patient002", "", "")
-    assert find_missing(read_table(path).subjects) == []
+    assert find_missing(read_table(path).subjects) == {}
 
 
 def test_cines_are_listed_before_pairs_only_if_asked_for(acdc, tmp_path):
@@ -133,7 +134,7 @@ def test_the_list_leads_to_the_files_from_where_it_lies(tmp_path):
     with path.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["fixed"] == "../../data/sub-1/sub-1_phase-ED_x.nii.gz"
-    assert find_missing(read_table(path).subjects) == []
+    assert find_missing(read_table(path).subjects) == {}
 
 
 def test_a_folder_in_no_known_layout_is_told(tmp_path):
@@ -141,3 +142,29 @@ def test_a_folder_in_no_known_layout_is_told(tmp_path):
         scan_folder(tmp_path)
     with pytest.raises(BadInput, match="is no folder"):
         scan_folder(tmp_path / "none")
+
+
+# Names of subjects as BIDS has them: letters and digits of ASCII.
+
+
+def table(*names):
+    files = {"fixed": "/a.nii", "moving": "/b.nii"}
+    return CohortTable(Path("pairs.csv"), (), tuple(Subject(name, files) for name in names))
+
+
+def test_names_keep_their_letters_and_digits():
+    named = as_bids(table("patient_01", "sub-02", "Zoë"))
+    assert [one.name for one in named.subjects] == ["sub-patient01", "sub-02", "sub-Zo"]
+    assert [replace(one, name="") for one in named.subjects] == [
+        replace(one, name="") for one in table("", "", "").subjects
+    ]
+
+
+def test_names_without_any_are_refused_by_their_rows():
+    with pytest.raises(BadInput, match=r'pairs\.csv has 2 rows whose subject has none .*\(row 2 "张三"; 4 "__"\)'):
+        as_bids(table("p1", "张三", "p2", "__"))
+
+
+def test_names_that_would_be_the_same_are_refused():
+    with pytest.raises(BadInput, match="with the subject of another"):
+        as_bids(table("p-1", "p_1"))

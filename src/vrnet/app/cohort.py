@@ -1,10 +1,12 @@
 """`vrnet cohort`: many subjects, on this machine or on a cluster."""
 
+import os
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -19,20 +21,24 @@ from vrnet.app.arguments import (
     changed_fields,
     refuse_options,
 )
-from vrnet.app.console import end_if_any, last_words, print_line
+from vrnet.app.console import cohort_progress, end_if_any, method_title, print_line, this_command
 from vrnet.errors import BadInput, counted
 from vrnet.vocabulary import RegistrationOptions
 
 if TYPE_CHECKING:
     from vrnet.app.subject import NamePairs, RegisterSubject, TrackSubject
-    from vrnet.cohort.results import Plan
+    from vrnet.cohort.results import CohortFolder, Plan, Recipe
     from vrnet.cohort.run import Tally, Task
     from vrnet.cohort.table import CohortTable
-    from vrnet.methods.method import Images
+    from vrnet.files import Row
 
 ListFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="LIST.csv")]
 WHOLE = "1/1"
 """The shard that is all of a list."""
+MAX_SHOWN = 10
+"""Lines about missing files, about changes, and about reasons of failures."""
+MAX_SUSPECTS = 3
+"""Subjects that are named as the first to look at; the page ranks all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +114,8 @@ class Cohort:
 
     def write_list(self, folder: Path) -> None:
         """Write the list of a folder's subjects."""
-        from vrnet.app.cohort_tables import missing_lines, unlabelled_lines
         from vrnet.app.layouts import scan_folder, write_scanned
-        from vrnet.cohort.table import find_missing, read_table
+        from vrnet.cohort.table import find_missing, read_table, some
 
         if self.list_file is not None:
             raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
@@ -123,14 +128,16 @@ class Cohort:
         )
         print_line("With --report, each subject has a page, which the page of the cohort leads to.")
         subjects = read_table(path).subjects
-        say([*unlabelled_lines(subjects), *missing_lines(find_missing(subjects), skip_broken=False)])
+        without = [one.name for one in subjects if not one.has_labels]
+        if 0 < len(without) < len(subjects):
+            print_line(f"Without labels, which others have: {some(without)}.")
+        say(missing_lines(find_missing(subjects), skip_broken=False))
 
     def run_list(self, path: Path) -> None:
-        """Do what is to do of a list."""
-        from vrnet.app.cohort_tables import missing_lines, plan_lines, planned_tables
+        """Do what is to do of a list, write the tables, and say what came of it."""
         from vrnet.app.layouts import as_bids
         from vrnet.app.subject import is_taken
-        from vrnet.cohort.results import CohortFolder, check_kept, make_plan, open_folder
+        from vrnet.cohort.results import CohortFolder, check_kept, make_plan
         from vrnet.cohort.run import Task, check_jobs
         from vrnet.cohort.table import check_files, find_missing, read_table, rename_carried, shard
         from vrnet.files import check_set
@@ -146,16 +153,30 @@ class Cohort:
         subjects, recipe = shard(table.subjects, index, shards), work.recipe()
         plan, missing = make_plan(folder, subjects, recipe), find_missing(subjects)
         if self.dry_run:
-            say([*plan_lines(plan, self.retry), *missing_lines(missing, self.skip_broken)])
+            say(plan_lines(plan, self.retry))
+            say(missing_lines(missing, self.skip_broken))
             return
         check_set(self.out, planned_tables(recipe))
         check_files(path, subjects, missing, self.skip_broken)
         if self.keep:
             check_kept(plan, folder, recipe)
-        task = Task(folder, work, recipe, frozenset(one.subject.name for one in missing))
-        with open_folder(folder, plan):
-            not_done = self.do(plan, task, table)
-        end_if_any(not_done)
+        say(plan_lines(plan, self.retry))
+        tally = self.do(plan, Task(folder, work, recipe))
+        say(f"No more work was given to {', '.join(names)}: {reason}" for reason, names in by_reason(tally.stopped))
+        if self.shard != WHOLE and not is_complete(folder, table, recipe):
+            failed = tally.failed + (0 if self.retry else len(plan.failed))
+            done = len(plan.done) + tally.done
+            print_line(f"Shard {self.shard}: {done:,} done, {failed:,} failed, {tally.left:,} left.")
+            say(failure_lines(tally.reasons))
+            print_line("The last shard to end writes the tables.")
+            end_if_any(failed + tally.left)
+            return
+        summary, rows = write_tables(folder, table, recipe)
+        say(ending_lines(summary, rows))
+        if summary["failed"]:
+            print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
+        print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
+        end_if_any(summary["failed"] + summary["left"])
 
     def work(self, table: "CohortTable") -> "RegisterSubject | TrackSubject":
         """What is done to each subject; BadInput if something is asked for that cannot be done to it."""
@@ -165,20 +186,20 @@ class Cohort:
         from vrnet.devices import find_device
 
         if self.scheduler is None:
-            find_device(self.options.device)  # which fails at once where there is none
-        images: Images = "cine" if table.kind is CINES else "pair"
-        method, others = self.method_options.choice(self.method, images), (self.report, self.bids)
+            find_device(self.options.device)  # which fails at once if there is none
+        are_cines = table.kind is CINES
+        method = self.method_options.choice(self.method, "cine" if are_cines else "pair")
         names = self.names_of_labels(table)
-        if names and not any(column.endswith("labels") for one in table.subjects for column in one.files):
+        if names and not any(one.has_labels for one in table.subjects):
             raise BadInput(f"names of labels are given, but not the labels: {table.path} names no labels")
-        if table.kind is not CINES:
-            return RegisterSubject(method, self.options, *others, names)
+        if not are_cines:
+            return RegisterSubject(method, self.options, self.report, self.bids, names)
         if names:
-            heart_of(dict(names))  # which fails at once where the wall has no name
+            heart_of(dict(names))  # which fails at once if the wall has no name
         known = RegistrationOptions(slices=self.options.slices, device=self.options.device)
         if self.options != known:
             raise BadInput("cines are tracked: leave out --affine, --brightness, --match-intensities and --folds")
-        return TrackSubject(method, known, *others, names)
+        return TrackSubject(method, known, self.report, self.bids, names)
 
     def names_of_labels(self, table: "CohortTable") -> "NamePairs":
         """What labels are called: as the user says, or else as the names of all their files tell.
@@ -196,33 +217,8 @@ class Cohort:
             print_line(f"Structures are called as in ACDC, whose names the files of the labels have: {told}.")
         return names
 
-    def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> int:
-        """Do what is to do, write the tables, and return how many subjects are not done."""
-        from vrnet.app import cohort_tables as tables
-
-        subjects = plan.to_do(self.retry)
-        say(tables.plan_lines(plan, self.retry))
-        if plan.again or (subjects and self.shard != WHOLE) or not tables.has_tables_of(task.folder, task.recipe):
-            tables.remove_tables(task.folder, task.recipe)
-        tally = self.do_subjects(plan, task)
-        say(tables.unable_lines(tally))
-        if self.shard != WHOLE:
-            has_tables = not subjects and tables.has_rows_of(task.folder, table)
-            if has_tables or not tables.is_complete(task.folder, table, task.recipe):
-                failed = tally.failed + (0 if self.retry else len(plan.failed))
-                say(tables.shard_lines(self.shard, plan, tally, failed, has_tables))
-                return failed + tally.left
-        summary, rows = tables.write_tables(task.folder, table, task.recipe)
-        say(tables.ending_lines(summary, rows, tally.unable))
-        if summary["failed"]:
-            print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
-        print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
-        return summary["failed"] + summary["left"]
-
-    def do_subjects(self, plan: "Plan", task: "Task") -> "Tally":
+    def do(self, plan: "Plan", task: "Task") -> "Tally":
         """Do what is to do, here or elsewhere."""
-        from vrnet.app.cohort_tables import jobs_line, stopped_line
-        from vrnet.app.console import cohort_progress
         from vrnet.cohort.run import Tally, open_executor, run_tasks
         from vrnet.devices import CPU, find_device
 
@@ -230,12 +226,16 @@ class Cohort:
         if (self.jobs, self.scheduler, self.shard) == (1, None, WHOLE) and find_device(self.options.device) == CPU:
             say(jobs_line(len(subjects)))
         tally = Tally(len(subjects))
-        executor = open_executor(len(subjects), self.jobs, self.scheduler)
         try:
-            with last_words(lambda: stopped_line(plan, tally)), cohort_progress() as show, executor as opened:
-                return run_tasks(task, subjects, opened, show, tally)
+            with open_executor(len(subjects), self.jobs, self.scheduler) as executor, cohort_progress() as show:
+                task.folder.make(ended={one.name for one in (*plan.done, *plan.failed)})
+                if plan.again:  # tables would tell of results that are about to go
+                    remove_tables(task.folder, task.recipe)
+                return run_tasks(task, subjects, executor, show, tally)
         except KeyboardInterrupt:
-            print_line(stopped_line(plan, tally))
+            done, total = len(plan.done) + tally.done, len(plan.subjects)
+            kept = ", and stay done" if done else ""
+            print_line(f"Stopped: {done:,} of {total:,} subjects are done{kept}. To go on: {this_command()}")
             raise
 
 
@@ -251,3 +251,149 @@ def read_shard(text: str) -> tuple[int, int]:
     if not 1 <= index <= shards:
         raise BadInput(f'--shard is "{text}": give I/N, such as 3/100, with I from 1 to N')
     return index, shards
+
+
+# What is written of all subjects together.
+
+
+def planned_tables(recipe: "Recipe") -> tuple[str, ...]:
+    """The names of the files."""
+    from vrnet.app.layouts import DESCRIPTION, IGNORE
+    from vrnet.cohort.summary import SUMMARY, TABLE
+    from vrnet.report.cohort import INDEX
+
+    return (TABLE, SUMMARY, INDEX, *((DESCRIPTION, IGNORE) if recipe["bids"] else ()))
+
+
+def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe") -> "tuple[dict[str, Any], list[Row]]":
+    """Write cohort.csv, summary.json and index.html, and return the summary and the rows."""
+    from vrnet.app.layouts import DESCRIPTION, IGNORE, IGNORED, NAMES, description
+    from vrnet.app.pair_files import METRICS
+    from vrnet.app.track import SUMMARY as TRACKING
+    from vrnet.cohort.summary import SUMMARY, TABLE, collect_rows, summarise_rows
+    from vrnet.files import replace_set, write_bytes, write_json, write_table
+    from vrnet.report.cine import PAGE
+    from vrnet.report.cohort import INDEX, Links, write_index
+    from vrnet.report.figures import THUMBNAIL
+
+    is_tracked = recipe.get("tracked", False)
+    names = PAGE, THUMBNAIL, TRACKING if is_tracked else METRICS
+    page, picture, numbers = (NAMES[name] if recipe["bids"] else name for name in names)
+    shown = ("the reference", "the frame farthest from it") if is_tracked else ("fixed", "moving")
+    links = Links(folder.results, page, picture, *shown, numbers)
+    columns, rows, results = collect_rows(folder, table, recipe, page)
+    summary = summarise_rows(rows, recipe)
+    # What ran, as people know it: `default` may come to several methods, of which the most frequent comes first.
+    counts = Counter(row["method"] for row in rows if row.get("method"))
+    method = ", ".join(method_title(name, None) for name, _ in counts.most_common())
+    with replace_set(folder.path, planned_tables(recipe)) as staged:
+        write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
+        write_json(summary, staged / SUMMARY)
+        label_names = recipe["label_names"]
+        write_index(staged / INDEX, columns, rows, summary, table.carried, links, label_names, method, results)
+        if recipe["bids"]:
+            write_json(description(), staged / DESCRIPTION)
+            write_bytes(IGNORED.encode(), staged / IGNORE)
+    return summary, rows
+
+
+def remove_tables(folder: "CohortFolder", recipe: "Recipe") -> None:
+    """Remove the tables of an earlier run."""
+    from vrnet.files import replace_set
+
+    with replace_set(folder.path, planned_tables(recipe)):
+        pass
+
+
+def is_complete(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe") -> bool:
+    """Whether every subject of a list is done, or has failed: then the shard that asks is the last to end.
+
+    Names are looked at first, since they are listed at once. What is left is found soonest from the end of the list."""
+    from vrnet.cohort.results import Survey
+
+    survey = Survey(folder, recipe)
+    if any(one.name not in survey.results and one.name not in survey.failures for one in table.subjects):
+        return False
+    return all(survey.state(one).kind in ("done", "failed") for one in reversed(table.subjects))
+
+
+# What is said: what the command will do, what came of it, and how to go on.
+
+
+def plan_lines(plan: "Plan", retry: bool) -> Iterator[str]:
+    """What a run does, in numbers that add up, and why it replaces results."""
+    from vrnet.cohort.table import some
+
+    to_do = {"new": plan.new, "again": plan.again, "that failed before": plan.failed if retry else []}
+    parts = ", ".join(f"{len(subjects):,} {word}" for word, subjects in to_do.items() if subjects)
+    left_alone = f", {len(plan.failed):,} failed" if plan.failed and not retry else ""
+    planned = f"{len(plan.to_do(retry)):,} to do{f' ({parts})' if parts else ''}"
+    yield f"{counted(len(plan.subjects), 'subject')}: {len(plan.done):,} done already{left_alone}, {planned}."
+    for why, number in plan.changes.most_common(MAX_SHOWN):
+        yield f"Again, {number:,}: {why}."
+    if len(plan.changes) > MAX_SHOWN:
+        yield f"Again, for {counted(len(plan.changes) - MAX_SHOWN, 'more reason')}."
+    if plan.again:
+        yield "Earlier results of these are replaced, unless inputs are newer and of the same content."
+    if begun := [one.name for one in plan.to_do(retry) if one.name in plan.begun]:
+        yield f"Last, since another run is at them or their process was killed: {some(begun)}."
+    if left_alone:
+        yield "Those that failed are tried again with --retry."
+
+
+def missing_lines(missing: Mapping[str, str], skip_broken: bool) -> Iterator[str]:
+    """The files of a list that are not there, and what to do about them unless they are skipped."""
+    for name, file in [*missing.items()][:MAX_SHOWN]:
+        yield f"Missing, of {name}: {file}"
+    if len(missing) > MAX_SHOWN:
+        yield f"Files of {counted(len(missing) - MAX_SHOWN, 'more subject')} are missing."
+    if missing and not skip_broken:
+        yield "Correct the list, or give --skip-broken with it, which makes failures of them."
+
+
+def jobs_line(subjects: int) -> Iterator[str]:
+    """That one process does not use all cores, if there are several."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if (jobs := min(cores, subjects)) > 1:
+        yield f"One at a time: --jobs {jobs} would use more of the {cores} cores here (it needs vrnet[cluster])."
+
+
+def ending_lines(summary: Mapping[str, Any], rows: "Sequence[Row]") -> Iterator[str]:
+    """What came of a cohort: which verdicts are failed, which results to look at first, which subjects failed, and
+    what is left."""
+    from vrnet.cohort.table import some
+    from vrnet.report.cohort import heading
+    from vrnet.verdict.rules import WORDS
+
+    verdicts = ", ".join(f"{number:,} {WORDS[level]}" for level, number in sorted(summary["verdicts"].items()))
+    judged = f"; verdicts: {verdicts}" if verdicts else ""
+    yield f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}."
+    if bad := [str(row["subject"]) for row in rows if row.get("verdict") == "failed"]:
+        yield f"Verdict {WORDS['failed']}: {some(bad)}."
+    suspects = [row for row in rows if row["status"] == "done" and row.get("suspicion_by")]
+    if first := sorted(suspects, key=lambda row: -row["suspicion"])[:MAX_SUSPECTS]:
+        names = summary["recipe"].get("label_names") or {}
+        told = "; ".join(f"{row['subject']} ({heading(row['suspicion_by'], names)})" for row in first)
+        yield f"Look first at what is farthest from the others: {told}."
+    yield from failure_lines({str(row["subject"]): str(row["reason"]) for row in rows if row["status"] == "failed"})
+    if left := [str(row["subject"]) for row in rows if row["status"] not in ("done", "failed")]:
+        yield f"Left, to another run or since they changed meanwhile: {some(left)}."
+        yield f"To see to what is left: {this_command()}"
+
+
+def failure_lines(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Each reason why subjects could not be done, and which."""
+    from vrnet.cohort.table import some
+
+    found = by_reason(reasons)
+    yield from (f"Could not be done, {some(names)}: {reason}" for reason, names in found[:MAX_SHOWN])
+    if len(found) > MAX_SHOWN:
+        yield f"{len(found) - MAX_SHOWN:,} more reasons are in cohort.csv."
+
+
+def by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Each reason with the names that have it, the most frequent reason first."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return sorted(names.items(), key=lambda item: -len(item[1]))

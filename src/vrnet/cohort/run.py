@@ -1,51 +1,32 @@
-"""Runs the tasks of a cohort: here or by Dask. What is done is in the folder; a run that ends loses nothing.
+"""Runs the tasks of a cohort, here or by Dask. What is done is in the folder: a run that ends loses nothing.
 
-One subject is one task with one result: done, failed with a reason that is kept, or left to others."""
+One subject is one task with one result: done, failed with a reason that is kept, or left to another process."""
 
+import logging
 import os
+import pickle
 import platform
 import re
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, perf_counter
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, no_type_check
 
-from vrnet.cohort.results import (
-    DONE,
-    CohortFolder,
-    Inputs,
-    Recipe,
-    Stamps,
-    Survey,
-    check_own,
-    describe_inputs,
-    has_content,
-    recorded,
-    replace_result,
-    seal,
-    stamps,
-    write_record,
-)
+from msgspec.structs import asdict
+
+from vrnet.cohort.results import DONE, CohortFolder, Recipe, Stamps, check_own, digests, judge, seal, stamps
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, UnfitMachine
-from vrnet.files import Row
-from vrnet.provenance import __version__, commit, may_be_same_commit
+from vrnet.files import Row, read_json, write_json
+from vrnet.provenance import __version__, commit, how_to_install, may_be_same_commit
 
-Status = Literal["done", "failed", "elsewhere", "unable"]
-"""elsewhere: another process is at it, or was killed during it. unable: this machine cannot do it; another may."""
-MAX_KILLED = 3
-"""Processes that may be killed during a subject before it is a failure."""
-KILLED = (
-    "the process ended {} times during this subject: where the memory does not suffice, run fewer jobs at once, or on "
-    "a larger machine; where a job has a time limit, give it more"
-)
-
+if TYPE_CHECKING:
+    from distributed import Client
 
 Work = Callable[[Subject, Path], Row]
 """What is done to one subject: it writes the files of a result in a folder, and returns the row of the table. It is
@@ -56,7 +37,8 @@ class Outcome(NamedTuple):
     """What came of a subject."""
 
     name: str
-    status: Status
+    status: Literal["done", "failed", "begun"]
+    """begun: another process is at it, or was killed during it."""
     seconds: float = 0.0
     reason: str = ""
 
@@ -68,105 +50,71 @@ class Task:
     folder: CohortFolder
     work: Work
     recipe: Recipe
-    known_missing: frozenset[str] = frozenset()
-    """The subjects that lacked files when the run was planned, and so are failures. Others that lack some now do so on
-    this machine."""
-    is_last: bool = False
-    """Whether to do subjects, too, that others are at, or were killed during."""
 
-    def __call__(self, subject: Subject) -> Outcome:
-        """Do a subject, unless it is done. Whatever goes wrong is its failure alone, but for what is wrong with this
-        machine."""
+    def __call__(self, subject: Subject, is_last: bool = False) -> Outcome:
+        """Do a subject, unless it is done; if it is begun, only in the last round. Whatever goes wrong is its failure
+        alone; UnfitMachine if it is the fault of this machine."""
         start = perf_counter()
-        before, killed = stamps(subject), self.folder.begun()[subject.name]
-        if killed and not self.is_last:
-            return Outcome(subject.name, "elsewhere")
+        if not is_last and subject.name in self.folder.begun():
+            return Outcome(subject.name, "begun")
+        before = stamps(subject)
         try:
-            if not self.folder.is_there():  # nothing is made here: that would be a folder of this machine alone
-                raise UnfitMachine("no folder")
-            if killed >= MAX_KILLED:
-                raise BadInput(KILLED.format(killed))
             with self.folder.staging(subject.name) as place:
-                self.do(subject, before, place, start)
+                self.do(subject, before, Path(place), start)
         except Exception as error:
-            seconds = perf_counter() - start
-            if not self.folder.is_there():
-                where = f"{platform.node()} does not see {self.folder.path}, or not all of it"
-                return Outcome(subject.name, "unable", seconds, f"{where}: is its file system mounted, and shared?")
+            if not self.folder.is_there():  # nothing is made here: that would be a folder of this machine alone
+                raise UnfitMachine(
+                    f"{platform.node()} does not see {self.folder.path}, or not all of it: is its file system mounted, "
+                    "and shared?"
+                ) from error
             if isinstance(error, UnfitMachine):
-                return Outcome(subject.name, "unable", seconds, str(error))
-            if isinstance(error, FileNotFoundError) and Survey(self.folder, self.recipe).state(subject).kind == "done":
-                return Outcome(subject.name, "done", seconds)  # by another, who then cleared what this one wrote
-            return self.fail(subject, error, seconds, before)
+                raise
+            if judge(self.folder, subject.name, self.recipe, "stamp", before).kind != "done":  # by another process
+                return self.fail(subject, error, perf_counter() - start, before)
         self.folder.clear({subject.name})
-        self.folder.forget_failure(subject.name)  # now that the result is in its place: never is neither there
+        self.folder.forget_failure(subject.name)  # now that the result is in its place
         return Outcome(subject.name, "done", perf_counter() - start)
 
     def do(self, subject: Subject, before: Stamps, place: Path, start: float) -> None:
-        """Make the result of a subject in a folder, and put it in its place when it is whole; if it is there already,
-        remember the times of its inputs, so that the next plan need not read them."""
-        self.check_machine(subject)
-        inputs, result = describe_inputs(subject, before), self.folder.subjects / subject.name
-        (staged := place / "new").mkdir()
-        if self.is_done(subject, inputs):
-            write_record({**self.folder.done(subject.name), "inputs": inputs}, staged / DONE)
-            (staged / DONE).replace(result / DONE)
+        """Make the result of a subject in a folder, and put it in its place when it is whole."""
+        content = digests(subject)
+        inputs = {
+            column: {"path": path, "stamp": before[column], "sha256": content[column]}
+            for column, path in subject.files.items()
+        } | {column: {"value": value} for column, value in subject.values.items()}
+        result = self.folder.subjects / subject.name
+        state = judge(self.folder, subject.name, self.recipe, "sha256", content)
+        if state.kind == "done":  # only the times of its inputs are others: the next plan need not read them
+            write_json({**asdict(state.record), "inputs": inputs}, result / DONE)
             return
-        earlier = self.folder.done(subject.name)
-        check_own(result, earlier)
+        check_own(result, state.record)
+        (staged := place / "new").mkdir()
         row = self.work(subject, staged)
-        self.check_unchanged(subject, inputs)
-        record = {
-            "subject": subject.name,
-            "recipe": self.recipe,
-            "inputs": inputs,
-            "row": {**row, "machine": platform.node()},
-            "seconds": perf_counter() - start,
-            "finished": now(),
-        }
-        seal(staged, record)
+        if changed := [name for name, found in stamps(subject).items() if found != before[name]]:
+            path = subject.files[changed[0]]
+            raise BadInput(f"{path} was replaced while it was read: start again when it is complete")
+        seconds, machine = perf_counter() - start, platform.node()
+        record = {"subject": subject.name, "recipe": self.recipe, "inputs": inputs, "seconds": seconds}
+        seal(staged, {**record, "row": {**row, "machine": machine}, "finished": now()})
         try:
             os.rename(staged, result)  # also over an empty folder
         except OSError:
-            if not result.is_dir():
+            if not os.path.lexists(result):
                 raise
-            if not self.is_done(subject, inputs):  # by another process meanwhile
-                replace_result(staged, result, place / "old", earlier)
+            if judge(self.folder, subject.name, self.recipe, "sha256", content).kind != "done":  # by another process
+                check_own(result, state.record)
+                os.rename(result, place / "old")  # killed here, the subject is to do: the old result is not asked for
+                os.rename(staged, result)
 
-    def is_done(self, subject: Subject, inputs: Inputs) -> bool:
-        """Whether there is a whole result of this recipe and of inputs with this content."""
-        return has_content(self.folder, subject, recorded(inputs, "sha256"), self.recipe).kind == "done"
-
-    def check_machine(self, subject: Subject) -> None:
-        """UnfitMachine where this process has another vrnet than the one that asks, or does not see a file that was
-        there when the run was planned."""
-        node, asked = platform.node(), self.recipe.get("commit")
-        if (wanted := self.recipe.get("vrnet", __version__)) != __version__:
-            raise UnfitMachine(f"{node} has vrnet {__version__}, not {wanted}: install the same everywhere")
-        if asked is not None and not may_be_same_commit(asked, commit()):
-            raise UnfitMachine(f"{node} has commit {commit()} of vrnet, not {asked}: use the same everywhere")
-        gone = [path for path in subject.files.values() if not os.path.exists(path)]
-        if gone and subject.name not in self.known_missing:
-            raise UnfitMachine(
-                f"{node} does not see {gone[0]}, which was there when the run was planned: is its file system mounted?"
-            )
-
-    def check_unchanged(self, subject: Subject, inputs: Inputs) -> None:
-        """BadInput if an input is another than when the work began."""
-        for column, found in stamps(subject).items():
-            if found != recorded(inputs, "stamp")[column]:
-                path = subject.files[column]
-                raise BadInput(f"{path} was replaced while it was read: start again when it is complete")
-
-    def fail(self, subject: Subject, error: BaseException, seconds: float, before: Stamps | None = None) -> Outcome:
+    def fail(self, subject: Subject, error: BaseException, seconds: float, before: Stamps) -> Outcome:
         """Record the failure of a subject, whose inputs were as `before` when the work began; BadInput, the end of the
-        run, where not even that can be written."""
+        run, if not even that can be written."""
         reason = re.sub(rf"{re.escape(str(self.folder.working))}/[^/]+/new/", "", reason_of(error))
         record = {
             "subject": subject.name,
             "reason": reason,
             "recipe": self.recipe,
-            "inputs": {column: {"stamp": found} for column, found in (before or stamps(subject)).items()},
+            "inputs": {column: {"stamp": found} for column, found in before.items()},
             "seconds": seconds,
             "machine": platform.node(),
             "finished": now(),
@@ -202,7 +150,7 @@ def now() -> str:
 # How far a run is.
 
 RECENT = 200
-"""Subjects whose ends say how fast a run is now."""
+"""The last subjects, whose ends say how fast a run is now."""
 
 
 @dataclass
@@ -210,23 +158,19 @@ class Tally:
     """What came of the subjects of a run so far."""
 
     total: int
-    workers: int = 1
     done: int = 0
     failed: int = 0
-    unable: dict[str, str] = field(default_factory=dict)
-    """Why subjects are left that no machine could do which tried, by name; the folder does not remember it."""
-    stopped: Mapping[str, str] = field(default_factory=dict)
-    """Why workers get no more work, by machine."""
+    has_workers: bool = True
+    stopped: dict[str, str] = field(default_factory=dict)
+    """Why workers get no more work, by their addresses."""
     slowest: tuple[float, str] = (0.0, "")
     """Seconds, and the name."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Why subjects could not be done, by name."""
     ends: deque[float] = field(default_factory=lambda: deque([monotonic()], maxlen=RECENT))
-    """When the last subjects ended, after when the run began."""
+    """When the run began, or when the last subjects ended."""
 
     def add(self, outcome: Outcome) -> None:
-        if outcome.status == "unable":
-            self.unable[outcome.name] = outcome.reason
         if outcome.status not in ("done", "failed"):
             return
         self.done += outcome.status == "done"
@@ -243,15 +187,13 @@ class Tally:
     def line(self) -> str:
         """12 done, 1 failed, 27 left, 3.2 per minute, 9 min left, slowest p07 (45 s)."""
         parts = [f"{self.done:,} done", f"{self.failed:,} failed", f"{self.left:,} left"]
-        if self.unable:
-            parts.append(f"{len(self.unable):,} put off")
-        if rate := (len(self.ends) - 1) / max(monotonic() - self.ends[0], 1e-9):  # subjects per second of late
+        if rate := (len(self.ends) - 1) / max(monotonic() - self.ends[0], 1e-9):  # subjects per second
             parts.append(f"{rate:.3g} per second" if rate >= 1 else f"{60 * rate:.3g} per minute")
             if self.left:
                 parts.append(f"{duration(self.left / rate)} left")
         if self.slowest[1]:
             parts.append(f"slowest {self.slowest[1]} ({duration(self.slowest[0])})")
-        if not self.workers:
+        if not self.has_workers:
             parts.append("no worker yet")
         return ", ".join(parts)
 
@@ -264,31 +206,39 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-# Where the subjects of a run are done: in this process, in several, or by the workers of a cluster.
+# Where the subjects of a run are done: in this process, or by Dask.
 
 Show = Callable[[Tally], None]
+Executor = Callable[[Task, Sequence[Subject], bool, Tally], Iterator[Outcome]]
+"""executor(task, subjects, is_last, tally) gives the outcomes as they come. BadInput if no machine can do anything."""
 MAX_JOBS = 1024
-MAX_UNABLE_IN_TURN = 3
-"""Subjects that this machine cannot do, one after the other, before it is taken for one that can do none."""
 
 
-class Executor:
-    """Where tasks run: in this process, one after the other."""
+def run_tasks(
+    task: Task,
+    subjects: Sequence[Subject],
+    executor: Executor,
+    show: Show = lambda tally: None,
+    tally: Tally | None = None,
+) -> Tally:
+    """Do the subjects; those last that another process is at, or was killed during, unless they are done by then.
 
-    workers = 1
-    """How many processes there are to run tasks; 0 while there is none."""
-    stopped: Mapping[str, str] = MappingProxyType({})
-    """Why machines get no more work, by their names."""
+    A tally that is given is kept up to date, so that it is known how far a run was that is stopped."""
+    tally = tally or Tally(len(subjects))
+    show(tally)
+    for is_last in (False, True):
+        begun = set()
+        for outcome in executor(task, subjects, is_last, tally):
+            tally.add(outcome)
+            begun |= {outcome.name} if outcome.status == "begun" else set()
+            show(tally)
+        subjects = [one for one in subjects if one.name in begun]
+    return tally
 
-    def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
-        """The outcome of each subject, as they come; None from time to time while nothing comes. BadInput where no
-        machine can do anything."""
-        unable_in_turn = 0
-        for outcome in map(task, subjects):
-            unable_in_turn = unable_in_turn + 1 if outcome.status == "unable" else 0
-            if unable_in_turn == MAX_UNABLE_IN_TURN:
-                raise BadInput(outcome.reason)
-            yield outcome
+
+def run_here(task: Task, subjects: Sequence[Subject], is_last: bool, tally: Tally) -> Iterator[Outcome]:
+    """Do the subjects in this process, one after the other."""
+    return (task(one, is_last) for one in subjects)
 
 
 def check_jobs(jobs: int, scheduler: str | None = None) -> None:
@@ -301,33 +251,200 @@ def check_jobs(jobs: int, scheduler: str | None = None) -> None:
 
 def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) -> AbstractContextManager[Executor]:
     """What does so many subjects. No more processes are started than there are subjects to do."""
-    from vrnet.cohort.dask import existing_cluster, local_cluster
-
     jobs = min(jobs, subjects)
     if not subjects or (scheduler is None and jobs == 1):
-        return nullcontext(Executor())
+        return nullcontext(run_here)
     return local_cluster(jobs) if scheduler is None else existing_cluster(scheduler)
 
 
-def run_tasks(
-    task: Task,
-    subjects: Sequence[Subject],
-    executor: Executor,
-    show: Show = lambda tally: None,
-    tally: Tally | None = None,
-) -> Tally:
-    """Do the subjects; those last that others are at, or were killed during, unless they are done by then.
+# Dask hands out the work, and hands it out again if a worker dies. If a worker, the scheduler or this process ends at
+# any moment, the folder of the cohort says what is done.
 
-    A tally that is given is kept up to date, for whoever has to tell how far a run was that is stopped."""
-    tally = tally or Tally(len(subjects))
-    show(tally)
-    for is_last in (False, True):
-        by_name, elsewhere = {one.name: one for one in subjects}, []
-        for outcome in executor.map(replace(task, is_last=is_last), subjects):
-            if outcome is not None:
-                tally.add(outcome)
-                elsewhere += [by_name[outcome.name]] * (outcome.status == "elsewhere")
-            tally.workers, tally.stopped = executor.workers, executor.stopped
-            show(tally)
-        subjects = elsewhere
-    return tally
+WORKERS_DIED = "the process that did it died several times: too little memory?"
+MAX_UNFIT_IN_TURN = 10
+"""Workers that cannot do anything, one after the other, before the cluster is given up: new ones may come for ever."""
+RESULT_SECONDS = 10.0
+"""How long what came of a subject that has ended may take to arrive."""
+CONNECT_SECONDS = 30.0
+"""How long a scheduler may take to answer."""
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1"
+)
+"""Each job computes with one thread, so that they do not fight for cores."""
+SETTINGS = {
+    "distributed.nanny.pre-spawn-environ": ONE_THREAD,
+    "distributed.worker.multiprocessing-method": "spawn",
+    "distributed.comm.timeouts.connect": f"{CONNECT_SECONDS}s",
+    "distributed.deploy.lost-worker-timeout": "30s",
+    "distributed.scheduler.worker-saturation": 1.0,  # a subject that waits in a worker would be blamed for its death
+    # Dask's looks at its own processes, a hundred in a second, took a tenth of the time that they compute in.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+
+
+@dataclass(frozen=True)
+class DaskExecutor:
+    """Runs tasks by the workers of a cluster."""
+
+    client: "Client"
+    place: str
+    """The cluster, in words."""
+
+    def __call__(self, task: Task, subjects: Sequence[Subject], is_last: bool, tally: Tally) -> Iterator[Outcome]:
+        from distributed import CancelledError, KilledWorker, as_completed
+
+        tally.has_workers = bool(self.client.nthreads())
+        run = unpack_and_run()
+        packed = [pickle.dumps((do_on_worker, task, one, is_last)) for one in subjects]
+        futures = self.client.map(run, packed, pure=False)
+        under_way = {future.key: (one, work) for future, one, work in zip(futures, subjects, packed, strict=True)}
+        ended = as_completed(futures, loop=self.client.loop)
+        del futures  # Dask forgets the outcomes that nobody holds
+        unfit_in_turn = 0
+
+        def submit(one: Subject, work: bytes) -> None:
+            again = self.client.submit(run, work, pure=False)
+            under_way[again.key] = one, work
+            ended.add(again)
+
+        try:
+            for future in ended:
+                one, work = under_way.pop(future.key)
+                try:
+                    worker, outcome = future.result(timeout=RESULT_SECONDS)
+                except TimeoutError:  # its worker has died, or the scheduler, with what came of it; the folder knows
+                    submit(one, work)
+                    continue
+                except KilledWorker:
+                    yield task.fail(one, BadInput(WORKERS_DIED), 0.0, stamps(one))
+                    continue
+                except CancelledError as error:
+                    raise BadInput(
+                        f"{self.place} went away: start it again, then this command: what is done stays done"
+                    ) from error
+                tally.has_workers = True
+                if isinstance(outcome, Outcome):
+                    unfit_in_turn = 0
+                    yield outcome
+                elif not all(map(os.path.exists, one.files.values())):  # no fault of the worker
+                    yield task(one, is_last)
+                else:
+                    unfit_in_turn += 1
+                    tally.stopped[worker] = outcome
+                    self.client.retire_workers([worker])
+                    if unfit_in_turn == MAX_UNFIT_IN_TURN or not {*self.client.nthreads()} - {*tally.stopped}:
+                        raise BadInput(f"no worker of {self.place} can do anything: {outcome}: what is done stays done")
+                    submit(one, work)
+        finally:
+            with suppress(Exception):  # what is under way ends by itself, and is kept
+                self.client.cancel([*ended.futures], force=True)
+
+
+def unpack_and_run() -> Callable[[bytes], tuple[str, Outcome | str]]:
+    """A function that gives the address of its worker, and what came of a packed subject; or why that worker is unfit.
+
+    It knows nothing of vrnet, since workers that have none, or another one, would hang if Dask unpacked what is to do.
+    It is inside another function, so that Dask sends it as it is, and not by its name."""
+
+    @no_type_check
+    def run(packed):
+        import pickle
+
+        from distributed import get_worker
+
+        try:
+            do, *arguments = pickle.loads(packed)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            return get_worker().address, f"vrnet cannot be loaded there ({said}): install the same for all workers"
+        return get_worker().address, do(*arguments)
+
+    return run
+
+
+def do_on_worker(task: Task, subject: Subject, is_last: bool) -> Outcome | str:
+    """Do a subject, unless this process has another vrnet than the one that asks, or does not see the files: then
+    say so."""
+    from distributed import get_worker
+
+    node, asked = platform.node(), task.recipe.get("commit")
+    if (wanted := task.recipe.get("vrnet", __version__)) != __version__:
+        return f"{node} has vrnet {__version__}, not {wanted}: install the same everywhere"
+    if asked is not None and not may_be_same_commit(asked, commit()):
+        return f"{node} has commit {commit()} of vrnet, not {asked}: use the same everywhere"
+    if gone := [path for path in subject.files.values() if not os.path.exists(path)]:
+        return f"{node} does not see {gone[0]}: is its file system mounted?"
+    choose_gpu(get_worker().name)
+    try:
+        return task(subject, is_last)
+    except UnfitMachine as error:
+        return str(error)
+
+
+def choose_gpu(worker: object) -> None:
+    """Give the workers of a machine with several GPUs one each, in turn; before CUDA is first used."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ or not str(worker).isdigit():
+        return
+    import torch
+
+    if (gpus := torch.cuda.device_count()) > 1:
+        torch.cuda.set_device(int(str(worker)) % gpus)
+
+
+@contextmanager
+def local_cluster(jobs: int) -> Iterator[Executor]:
+    """So many processes of this machine, each with one thread; one that dies is started again."""
+    distributed = import_distributed()
+    import dask
+
+    with quiet_logs(), dask.config.set(SETTINGS):
+        try:
+            cluster = distributed.LocalCluster(
+                n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            )  # fmt: skip
+        except RuntimeError as error:
+            raise BadInput(f"{jobs} processes cannot be started here: choose fewer jobs, or start again") from error
+        with cluster, distributed.Client(cluster, set_as_default=False) as client:
+            cluster.adapt(minimum=jobs, maximum=jobs)  # also if one is killed as it begins
+            yield DaskExecutor(client, f"the {jobs} processes here")
+
+
+@contextmanager
+def existing_cluster(address: str) -> Iterator[Executor]:
+    """A cluster whose scheduler is at an address such as tcp://host:8786, or wrote one in a file."""
+    distributed = import_distributed()
+    if "://" not in address and (address.endswith(".json") or Path(address).exists()):
+        if not Path(address).exists():
+            raise BadInput(f"there is no {address}: start the scheduler with that scheduler file first")
+        found = read_json(Path(address))
+        if not isinstance(found, dict) or not isinstance(found.get("address"), str):
+            raise BadInput(f"{address} names no address of a scheduler: give the file that dask scheduler has written")
+        address = found["address"]
+    with quiet_logs():
+        try:
+            client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise BadInput(f"no Dask scheduler answers at {address}: check that it runs, and its address") from error
+        with client:
+            yield DaskExecutor(client, f"the scheduler at {address}")
+
+
+def import_distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise BadInput(f"several jobs need Dask: {how_to_install('cluster')}") from error
+    return distributed
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Dask tells of every connection that ends; what matters is told by the run."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)

@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vrnet.cohort.results import CohortFolder, Recipe, State, Survey
+from vrnet.cohort.results import CohortFolder, Recipe, Survey
 from vrnet.cohort.table import CohortTable
 from vrnet.files import Row, columns_of
 
 TABLE, SUMMARY = "cohort.csv", "summary.json"
-FIRST, LAST = (
-    ("subject", "status", "verdict", "suspicion", "suspicion_by", "outlier"),
-    ("seconds", "machine", "reason", "notes"),
-)
+FIRST = "subject", "status", "verdict", "suspicion", "suspicion_by", "outlier"
+LAST = "seconds", "machine", "reason", "notes"
 """Columns that every table has, at its beginning and at its end."""
 IMAGES = (".nii.gz", ".tfm")
 """How the names of files end that a registration is: other ones tell how long it took, or how it is shown."""
@@ -28,7 +26,7 @@ class Result(NamedTuple):
     """What the page of a cohort needs to know of a subject beside its row."""
 
     version: str = ""
-    """Another text for other images that came out, however they are shown; empty where nothing did."""
+    """Another text for other images that came out, however they are shown; empty if there are none."""
     has_page: bool = True
     """Whether it comes with a page of its own."""
 
@@ -47,32 +45,21 @@ def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe, page:
     `page` is the name of the page that a subject may have; {subject} stands for its name."""
     survey, rows, results = Survey(folder, recipe), [], []
     for one in table.subjects:
-        given, state = zip(table.carried, one.carried, strict=True), survey.state(one)
-        rows.append({**dict(given), **status_row(one.name, state)})
-        results.append(result_of(state, page.replace("{subject}", one.name)))
+        kind, why, record = survey.state(one)
+        row: Row = {**dict(zip(table.carried, one.carried, strict=True)), "subject": one.name, "status": kind}
+        result = Result(has_page=False)
+        if kind == "done":
+            row |= {**record.row, "seconds": record.seconds}
+            images = [file["sha256"] for name, file in record.files.items() if name.endswith(IMAGES)]
+            version = hashlib.sha256("".join(sorted(images)).encode()).hexdigest()[:VERSION_DIGITS]
+            result = Result(version, page.replace("{subject}", one.name) in record.files)
+        elif kind == "failed":
+            row |= {"seconds": record.seconds, "machine": record.machine}
+        rows.append(row | ({"reason": why} if why else {}))
+        results.append(result)
     middle = [name for name in columns_of(rows) if name not in (*FIRST, *LAST, *table.carried)]
     add_suspicion(rows, middle)
     return Collection([*FIRST, *middle, *table.carried, *LAST], rows, results)
-
-
-def result_of(state: State, page: str) -> Result:
-    """What the record of a subject says of its files."""
-    if state.kind != "done":
-        return Result("", has_page=False)
-    files = state.record["files"]
-    digests = [str(file.get("sha256")) for name, file in files.items() if name.endswith(IMAGES)]
-    version = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:VERSION_DIGITS]
-    return Result(version, page in files)
-
-
-def status_row(name: str, state: State) -> Row:
-    """What the folder says of a subject: its status, and what was measured if it is done."""
-    row: Row = {"subject": name, "status": state.kind}
-    if state.kind == "done":
-        return row | state.record["row"] | {"seconds": state.record["seconds"]}
-    if state.kind == "failed":
-        row |= {name: state.record[name] for name in ("seconds", "machine") if name in state.record}
-    return row | ({"reason": state.why} if state.why else {})
 
 
 # Which subjects to look at first: those that failed, then by verdict, then those unlike the rest of the cohort.
@@ -158,11 +145,6 @@ def summarise_rows(rows: Sequence[Row], recipe: Recipe) -> dict[str, Any]:
 
 def describe(values: Sequence[float]) -> dict[str, float]:
     """Mean, standard deviation, and percentiles."""
-    low, median, high = np.percentile(values, (5, 50, 95))
-    return {
-        "mean": float(np.mean(values)),
-        "std": float(np.std(values)),
-        "percentile_5": float(low),
-        "median": float(median),
-        "percentile_95": float(high),
-    }
+    low, median, high = np.percentile(values, (5, 50, 95)).tolist()
+    mean, std = float(np.mean(values)), float(np.std(values))
+    return {"mean": mean, "std": std, "percentile_5": low, "median": median, "percentile_95": high}

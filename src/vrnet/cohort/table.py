@@ -5,25 +5,23 @@ subject and cine, with labels and frame where wanted. Any further columns go wit
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 from unicodedata import normalize
 
 from vrnet.errors import MAX_SHOWN_CHARACTERS, BadInput, counted, shown
-from vrnet.files import iterate_rows, refuse_misspelt
+from vrnet.files import read_rows, refuse_misspelt
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
 MAX_NAME_BYTES = 200
-"""Of a subject's name, which becomes that of a folder, a lock and two files."""
+"""Of a subject's name, which becomes that of a folder and of two files."""
 NOT_IN_NAMES = frozenset('/\\:*?"<>|~')
 """What some file system does not take in a name, and what marks temporary folders."""
 MAX_DIGITS = 6
 """Of a number in a list."""
 MIN_ALL_MISSING = 3
-"""Subjects whose files are all missing, before it is their file system that is."""
+"""If the files of so many subjects, or more, are all missing, their file system is."""
 MAX_ROWS_NAMED = 5
 """In a message; of more, their number."""
 
@@ -59,15 +57,19 @@ class Subject:
 
     name: str
     files: dict[str, str]
-    """{column: path} of the files that the row names; absolute."""
+    """{column: absolute path} of the files that the row names."""
     carried: tuple[str, ...] = ()
     """The cells of the further columns."""
     values: dict[str, str] = field(default_factory=dict)
-    """What the result depends on beside files, such as the frame that labels belong to: {column: value}."""
+    """{column: value} of what the result depends on beside files, such as the frame that labels belong to."""
 
     def path(self, column: str) -> Path | None:
         """The file in a column, if there is one."""
         return Path(self.files[column]) if column in self.files else None
+
+    @property
+    def has_labels(self) -> bool:
+        return any(column.endswith("labels") for column in self.files)
 
 
 @dataclass(frozen=True)
@@ -81,61 +83,16 @@ class CohortTable:
     kind: ListKind = PAIRS
 
 
-class Missing(NamedTuple):
-    """A file of a subject that cannot be had."""
-
-    subject: Subject
-    file: str
-    why: str
-    """Nothing where it is not there; otherwise what the system says."""
-
-    def line(self) -> str:
-        """p07: images/p07.nii.gz (Permission denied)."""
-        end = shown(self.file[-MAX_SHOWN_CHARACTERS:])  # of a long path, which names the file
-        file = end if len(self.file) <= MAX_SHOWN_CHARACTERS else f"...{end}"
-        return f"{self.subject.name}: {file}{f' ({self.why})' if self.why else ''}"
-
-
-def find_missing(subjects: Iterable[Subject]) -> list[Missing]:
-    """Of each subject that names files that cannot be had, the first. No file is looked into."""
-    found = []
-    for one in subjects:
-        for file in one.files.values():
-            try:
-                os.stat(file)
-                continue
-            except (FileNotFoundError, NotADirectoryError):
-                found.append(Missing(one, file, ""))
-            except OSError as error:
-                found.append(Missing(one, file, error.strerror or "it cannot be read"))
-            break
-    return found
-
-
-def check_files(path: Path, subjects: Sequence[Subject], found: Sequence[Missing], skip_broken: bool) -> None:
-    """BadInput if files that a list names cannot be had; where such subjects are to be skipped, if that is all."""
-    if not found:
-        return
-    state = "cannot be read" if all(one.why for one in found) else "are not there"
-    lines = [one.line() for one in found]
-    fault = f"{path} names files that {state}, for {counted(len(lines), 'subject')} ({some(lines)})"
-    if not skip_broken:
-        raise BadInput(f"{fault}: correct the list, or give `skip_broken`, which makes failures of them")
-    if len(found) == len(subjects) >= MIN_ALL_MISSING:
-        raise BadInput(f"{fault}, which are all: is the file system of the images mounted here?")
-
-
 def read_table(path: Path) -> CohortTable:
     """The subjects of a CSV file; BadInput names the rows that cannot be used. No image is looked at."""
-    rows = iterate_rows(path, FORMAT)
-    first = next(rows, None)
-    if first is None:
+    rows = read_rows(path, FORMAT)
+    if not rows:
         raise BadInput(f"{path} lists no subjects: give it {FORMAT}")
-    kind = find_kind(tuple(first), path)
-    carried = tuple(name for name in first if name and name not in kind.columns)
+    kind = find_kind([*rows[0]], path)
+    carried = tuple(name for name in rows[0] if name and name not in kind.columns)
     folder = os.path.dirname(os.path.abspath(path))
     subjects = []
-    for row in chain((first,), rows):
+    for row in rows:
         files = {name: os.path.normpath(os.path.join(folder, row[name])) for name in kind.files if row.get(name)}
         numbers = {name: row[name] for name in kind.numbers if row.get(name)}
         numbers = {name: str(int(cell)) if is_number(cell) else cell for name, cell in numbers.items()}
@@ -146,19 +103,16 @@ def read_table(path: Path) -> CohortTable:
 
 def find_kind(found: Sequence[str], path: Path) -> ListKind:
     """What a list with these columns is of; BadInput if a needed column is not there, or misspelt."""
-    if "cine" in found and {*PAIRS.needed} & {*found}:
-        raise BadInput(f"{path} has columns of cines and of pairs: make a list of each, and a cohort of each list")
-    kind = CINES if "cine" in found else PAIRS
+    kind, other = (CINES, PAIRS) if "cine" in found else (PAIRS, CINES)
     if lacking := [name for name in ("subject", *kind.needed) if name not in found]:
         raise BadInput(
             f"{path} lacks the column {' and '.join(lacking)}: it has {shown(', '.join(found))}, and should have "
             f"subject, {', '.join(kind.needed)} and, where wanted, {', '.join((*kind.optional, *kind.numbers))}"
         )
-    other = PAIRS if kind is CINES else CINES
     if misplaced := [name for name in found if name in other.columns and name not in kind.columns]:
         raise BadInput(
-            f"{path} lists {kind.noun}, and has the column {' and '.join(misplaced)} of a list of {other.noun}, which "
-            "would have no effect: leave it out, or call it otherwise"
+            f"{path} lists {kind.noun}, and has the column {' and '.join(misplaced)} of a list of {other.noun}: make a "
+            "list of each, or call that column otherwise"
         )
     refuse_misspelt(found, kind.columns, path)
     return kind
@@ -171,32 +125,24 @@ def check_subjects(subjects: Sequence[Subject], path: Path, kind: ListKind) -> N
     though é can be written as two."""
     on_disk = {one.name: normalize("NFC", one.name).casefold() for one in subjects}
     seen = Counter(on_disk[one.name] for one in subjects)
-    image, both = ("a cine", "it") if kind is CINES else (f"a {' or a '.join(kind.needed)} image", "both")
-    faults: Sequence[tuple[Callable[[Subject], bool], str, str]] = (
-        (lambda one: not one.name, "without a subject", "give each a name of its own"),
-        (
-            lambda one: not is_folder_name(one.name),
-            "whose subject cannot be the name of a folder",
-            "use letters, digits, - and _",
-        ),
-        (
-            lambda one: any(name not in one.files for name in kind.needed),
-            f"without {image}",
-            f"name {both}, or leave the row out",
-        ),
-        (
-            lambda one: not all(map(is_number, one.values.values())),
-            f"whose {' or '.join(kind.numbers)} is no number",
-            "count frames from 0",
-        ),
-        (
-            lambda one: seen[on_disk[one.name]] > 1,
-            "with the subject of another",
-            "give each a name of its own, and not only by capitals",
-        ),
-    )
-    for is_wrong, fault, advice in faults:
+
+    def check(is_wrong: Callable[[Subject], bool], fault: str, advice: str) -> None:
         refuse(subjects, is_wrong, path, fault, advice)
+
+    check(lambda one: not one.name, "without a subject", "give each a name of its own")
+    check(
+        lambda one: not is_folder_name(one.name),
+        "whose subject cannot be the name of a folder",
+        "use letters, digits, - and _",
+    )
+    images = " or a ".join(f"{name} image" if kind is PAIRS else name for name in kind.needed)
+    check(lambda one: not {*kind.needed} <= {*one.files}, f"without a {images}", "name it, or leave the row out")
+    check(lambda one: not all(map(is_number, one.values.values())), "whose frame is no number", "count frames from 0")
+    check(
+        lambda one: seen[on_disk[one.name]] > 1,
+        "with the subject of another",
+        "give each a name of its own, and not only by capitals",
+    )
 
 
 def is_number(text: str) -> bool:
@@ -226,18 +172,38 @@ def some(lines: Sequence[str]) -> str:
     return "; ".join(lines[:MAX_ROWS_NAMED]) + more
 
 
+def find_missing(subjects: Iterable[Subject]) -> dict[str, str]:
+    """{name: file} of each subject that names files that are not there, the first of them. No file is looked into."""
+    missing = {}
+    for one in subjects:
+        if file := next((file for file in one.files.values() if not os.path.exists(file)), None):
+            end = shown(file[-MAX_SHOWN_CHARACTERS:])  # of a long path, which names the file
+            missing[one.name] = end if len(file) <= MAX_SHOWN_CHARACTERS else f"...{end}"
+    return missing
+
+
+def check_files(path: Path, subjects: Sequence[Subject], missing: Mapping[str, str], skip_broken: bool) -> None:
+    """BadInput if files of a list are missing; if such subjects are to be skipped, only if all are."""
+    if not missing:
+        return
+    lines = some([f"{name}: {file}" for name, file in missing.items()])
+    fault = f"{path} names files that are not there, for {counted(len(missing), 'subject')} ({lines})"
+    if not skip_broken:
+        raise BadInput(f"{fault}: correct the list, or give `skip_broken`, which makes failures of them")
+    if len(missing) == len(subjects) >= MIN_ALL_MISSING:
+        raise BadInput(f"{fault}, which are all: is the file system of the images mounted here?")
+
+
 def rename_carried(table: CohortTable, is_taken: Callable[[str], bool]) -> tuple[CohortTable, dict[str, str]]:
     """The list with its further columns under names that are not taken, and {name: new name} of those renamed."""
-    names: dict[str, str] = {}
-    for name in table.carried:
-        new = name
-        while is_taken(new) or (new != name and new in (*table.carried, *names.values())):
-            new = f"{new}_given"
-        names[name] = new
-    renamed = {name: new for name, new in names.items() if new != name}
-    return replace(table, carried=tuple(names.values())), renamed
+    renamed = {}
+    for name in filter(is_taken, table.carried):
+        renamed[name] = f"{name}_given"
+        while renamed[name] in table.carried or is_taken(renamed[name]):
+            renamed[name] += "_given"
+    return replace(table, carried=tuple(renamed.get(name, name) for name in table.carried)), renamed
 
 
-def shard(subjects: Iterable[Subject], index: int, shards: int) -> list[Subject]:
+def shard(subjects: Sequence[Subject], index: int, shards: int) -> list[Subject]:
     """Every `shards`-th subject, from the `index`-th on, counted from 1: together the shards are all, none twice."""
-    return list(subjects)[index - 1 :: shards]
+    return [*subjects[index - 1 :: shards]]

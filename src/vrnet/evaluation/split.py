@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, make_plan, open_folder
+from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, make_plan
 from vrnet.cohort.run import Task, check_jobs, open_executor, run_tasks
 from vrnet.cohort.table import Subject, is_folder_name
 from vrnet.data.prepared import PreparedSplit, safe_name
@@ -212,7 +212,8 @@ def run_plan(task: Task, plan: Plan, jobs: int, tick: Callable[[float], None]) -
     """Measure the subjects that are to do."""
     subjects, done = plan.to_do(retry=True), len(plan.done)
     try:
-        with open_folder(task.folder, plan), open_executor(len(subjects), jobs) as executor:
+        with open_executor(len(subjects), jobs) as executor:
+            task.folder.make(ended={one.name for one in (*plan.done, *plan.failed)})
             run_tasks(task, subjects, executor, lambda tally: tick(1 - tally.left / max(done + len(subjects), 1)))
     finally:
         build_once.cache_clear()
@@ -223,7 +224,7 @@ def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[R
     that could not be measured; BadInput if none is done, or another run is at some."""
     survey = Survey(task.folder, task.recipe)
     found = [(one, survey.state(one)) for one in subjects]
-    done = [state.record["row"] for _, state in found if state.kind == "done"]
+    done = [state.record.row for _, state in found if state.kind == "done"]
     failed = {one.carried[0]: state.why for one, state in found if state.kind == "failed"}
     if left := len(subjects) - len(done) - len(failed):
         raise BadInput(
