@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from vrnet.app.cohort_tables import write_tables
+from vrnet.app.cohort import write_tables
 from vrnet.app.layouts import scan_acdc
 from vrnet.cohort.results import CohortFolder, make_plan
 from vrnet.cohort.run import Task, open_executor, run_tasks

@@ -1,8 +1,6 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
-import os
 import shlex
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +10,16 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -24,58 +31,6 @@ if TYPE_CHECKING:
     from vrnet.paper import tables as paper
     from vrnet.report.measures import Row
     from vrnet.training.fit import TrainingStatus
-
-
-# Tables that show every number at any width: names wrap, numbers never do, and where all else fails rows are lists.
-
-MIN_NAME_COLUMNS = 10
-"""Below this width, names in the first column would be hard to read."""
-BORDER_COLUMNS = 3
-"""What a column takes beside its cells: a line, and a blank on either side."""
-
-
-class FittingTable(Table):
-    """A table whose first column holds names, which wrap, and whose others hold numbers, which do not.
-
-    In a terminal too narrow for that, each row is a name, and below it a line per number."""
-
-    @classmethod
-    def of(cls, title: str, first: RenderableType, *columns: RenderableType) -> "FittingTable":
-        """An empty table with these headings."""
-        table = cls(title=Text(title))
-        table.add_column(first, overflow="fold")
-        for name in columns:
-            table.add_column(name, justify="right", no_wrap=True)
-        return table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType | Segment]:
-        if self.least_width(console) <= options.max_width:
-            yield from super().__rich_console__(console, options)
-        else:
-            yield from self.lists()
-
-    def least_width(self, console: Console) -> int:
-        """The columns of a terminal that all numbers need beside narrow names."""
-        numbers = [
-            max(console.measure(cell).maximum for cell in (column.header, *column.cells)) for column in self.columns[1:]
-        ]
-        return MIN_NAME_COLUMNS + sum(numbers) + BORDER_COLUMNS * len(self.columns) + 1
-
-    def lists(self) -> Iterator[RenderableType]:
-        """The rows, one below the other, each value after the heading of its column."""
-        if self.title:
-            yield self.title
-        names, *others = self.columns
-        for name, *values in zip(names.cells, *(column.cells for column in others), strict=True):
-            yield name
-            for column, value in zip(others, values, strict=True):
-                if str(value):
-                    yield Text.assemble("  ", as_text(column.header), ": ", as_text(value))
-
-
-def as_text(cell: RenderableType) -> Text:
-    """A cell as text that can be joined with other text."""
-    return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 # Lines of progress where nothing can be written over, as in a log: whoever reads it must see that the run lives.
@@ -185,27 +140,44 @@ def show_errors_only() -> None:
 
 
 @contextmanager
-def stage_progress() -> Iterator[Stage]:
-    """A progress bar on the error stream, so that results can be piped; where that is a file, a line now and then.
-
-    stage(name) starts the bar anew, and returns what sets how much of that stage is done."""
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+def progress_bar(*columns: ProgressColumn, line: Callable[[Task], str]) -> Iterator[tuple[Progress, TaskID]]:
+    """A bar on the error stream, so that results can be piped, and its task; where that is a file, a line now and
+    then."""
     with Progress(*columns, console=bar_screen) as bar:
-        task = bar.add_task("starting", total=None)
+        task = bar.add_task("starting", total=None, line="starting")
+
+        def print_line_of_task() -> None:
+            bar_screen.print(line(bar.tasks[task]), markup=False, highlight=False, soft_wrap=True)
+
+        is_live = bar_screen.is_terminal and not bar_screen.is_dumb_terminal
+        with hide_on_failure(bar), nullcontext() if is_live else from_time_to_time(print_line_of_task):
+            yield bar, task
+
+
+@contextmanager
+def stage_progress() -> Iterator[Stage]:
+    """Shows how far the work is: stage(name) starts the bar anew, and returns what sets how much of that stage is
+    done."""
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with progress_bar(
+        *columns, line=lambda now: now.description + (f", {now.percentage:.0f} %" if now.total else "")
+    ) as (bar, task):
 
         def stage(name: str) -> Callable[[float], None]:
             bar.reset(task, description=name)
             bar.tasks[task].total = None  # to `reset`, None is no change
             return lambda done: bar.update(task, total=1.0, completed=done)
 
-        def print_stage() -> None:
-            now = bar.tasks[task]
-            done = f", {now.percentage:.0f} %" if now.total else ""
-            bar_screen.print(f"{now.description}{done}", markup=False, highlight=False, soft_wrap=True)
-
-        with hide_on_failure(bar), nullcontext() if bar_screen.is_terminal else from_time_to_time(print_stage):
-            yield stage
+        yield stage
         bar.update(task, description="done", total=1.0, completed=1.0)
+
+
+@contextmanager
+def cohort_progress() -> Iterator[Callable[["Tally"], None]]:
+    """A function that shows how far a cohort is."""
+    columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
+    with progress_bar(*columns, line=lambda now: str(now.fields["line"])) as (bar, task):
+        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.failed, line=tally.line())
 
 
 @contextmanager
@@ -324,9 +296,13 @@ def method_title(name: str, weights: str | None) -> str:
     return f"{name} ({said})" if said else name
 
 
-def numbers_table(title: str, *columns: str) -> Table:
-    """An empty table: names on the left, then columns of numbers."""
-    return FittingTable.of(title, "", *columns)
+def numbers_table(title: str, *columns: RenderableType, first: RenderableType = "") -> Table:
+    """An empty table: names on the left, then columns of numbers. In a narrow terminal cells wrap; none is cut."""
+    table = Table(title=Text(title))
+    table.add_column(first, overflow="fold")
+    for name in columns:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
 
 
 def paper_table(made: "paper.Table") -> Table:
@@ -334,7 +310,7 @@ def paper_table(made: "paper.Table") -> Table:
     rest = {j for j, name in enumerate(made.header) if not name.startswith(MAIN_COLUMNS)}
     brief = made if len(made.columns) <= MAX_COLUMNS else replace(made.without_deviations(), csv_only=rest)
     head, *rows = brief.lines(Text, lambda words: Text(words, style="bold"))
-    table = FittingTable.of(made.title, *head)
+    table = numbers_table(made.title, *head[1:], first=head[0])
     for row in rows:
         table.add_row(*row)
     return table
@@ -362,60 +338,3 @@ def end_if_any(not_done: int) -> None:
 def this_command() -> str:
     """The words that started this process, as a shell takes them."""
     return shlex.join(["vrnet", *sys.argv[1:]])
-
-
-# How far a cohort is: a line that changes in a terminal, a line every minute elsewhere.
-
-
-@contextmanager
-def cohort_progress() -> Iterator[Callable[["Tally"], None]]:
-    """A function that shows a tally, on the error stream."""
-    is_smart = bar_screen.is_terminal and not bar_screen.is_dumb_terminal
-    with (cohort_bar if is_smart else cohort_lines)() as show:
-        yield show
-
-
-@contextmanager
-def cohort_bar() -> Iterator[Callable[["Tally"], None]]:
-    columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
-    with Progress(*columns, console=bar_screen) as bar, hide_on_failure(bar):
-        task = bar.add_task("cohort", total=None, line="starting")
-        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.failed, line=tally.line())
-
-
-@contextmanager
-def cohort_lines() -> Iterator[Callable[["Tally"], None]]:
-    """A line from time to time, also while nothing ends."""
-    latest: Tally | None = None
-
-    def show(tally: "Tally") -> None:
-        nonlocal latest
-        latest = tally
-
-    def print_latest() -> None:
-        line = "starting" if latest is None else latest.line()
-        bar_screen.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    with from_time_to_time(print_latest):
-        yield show
-
-
-@contextmanager
-def last_words(words: Callable[[], str]) -> Iterator[None]:
-    """Where the system ends this process (SIGTERM, SIGHUP), say these words; then it ends as it would have.
-
-    So whoever started it sees that it was ended, and nothing is cleaned up: time may be short."""
-
-    def end(number: int, frame: object) -> None:
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{words()}\n".encode())  # safe amid any print
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-
-    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    for number in heard:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in heard:
-            signal.signal(number, signal.SIG_DFL)

@@ -122,7 +122,7 @@ def load_command(name: str) -> "type[Command]":
         meant = did_you_mean(name, (*COMMANDS, "--help", "--version"))
         raise BadInput(f"there is no command {name}: {meant or '`vrnet --help` lists all'}")
     module, _, cls = COMMANDS[name].partition(":")
-    return getattr(import_module(module), cls)  # type: ignore[no-any-return]
+    return getattr(import_module(module), cls)
 
 
 def commands_text() -> str:
