@@ -388,7 +388,7 @@ def test_a_file_that_nobody_sees_is_the_failure_of_its_subject_and_no_fault_of_a
 def test_a_scheduler_that_goes_away_ends_the_run(tmp_path, subjects, monkeypatch):
     import distributed
 
-    def cancelled():
+    def cancelled(timeout):
         raise distributed.CancelledError
 
     future = SimpleNamespace(key="1", result=cancelled)

@@ -158,9 +158,9 @@ def relative(cell: object, base: Path) -> object:
 
 # A cohort as BIDS derivatives: DIR/sub-X/sub-X_from-ES_to-ED_mode-image_xfm.nii.gz, and a description of the data set.
 #
-# `from` and `to` are those of images, as `mode-image` says and as fMRIPrep has it: given to antsApplyTransforms, the file
-# brings an image of the space `from` to the space `to`. A pair comes with both directions, a cine with that to the
-# reference frame.
+# `from` and `to` are those of images, as `mode-image` says and as fMRIPrep has it: given to antsApplyTransforms, the
+# file brings an image of the space `from` to the space `to`. A pair comes with both directions, a cine with that to
+# the reference frame.
 
 BIDS_VERSION = "1.9.0"
 DESCRIPTION, IGNORE = "dataset_description.json", ".bidsignore"
