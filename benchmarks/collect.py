@@ -38,6 +38,17 @@ def collect(out: Path) -> list[str]:
     return done
 
 
+def collect_times(out: Path) -> None:
+    """Put the seconds per pair that release 0.5.0 kept in a file each into one file per device."""
+    for folder in sorted(path for path in (out / "runtime").glob("*") if path.is_dir()):
+        rows = []
+        for path in sorted(folder.glob("*.json")):
+            (method, shape), time = path.stem.rsplit("_", 1), read_json(path)
+            kept = {"seconds": time["seconds"], "hardware": time["hardware"], **time["versions"]}
+            rows.append({"method": method, "shape": shape, **kept})
+        write_rows(sorted(rows, key=lambda row: (row["shape"], row["method"])), folder.with_suffix(".csv"))
+
+
 def collect_runs(folder: Path, runs: Sequence[Path]) -> None:
     """Put these runs of a data set into its two files."""
     new = {(run.parent.name, run.name) for run in runs}
@@ -80,4 +91,5 @@ def describe_run(folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     out = Path(*sys.argv[1:] or ["results"])
+    collect_times(out)
     print("\n".join(collect(out)) or f"there are no folders of runs in {out}")

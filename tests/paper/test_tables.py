@@ -20,16 +20,13 @@ from vrnet.paper.tables import (
     build_runtime_table,
     build_table,
     escape_latex,
-    find_measures,
     holm,
     measure_columns,
     measure_seconds,
     p_value,
-    parameter_notes,
     published_columns,
     seconds_per_pair,
     significance_columns,
-    timed_images,
     timing_hardware,
 )
 from vrnet.provenance import versions
@@ -102,10 +99,6 @@ def test_a_table_of_what_is_measured_leaves_out_a_network_that_has_too_few_seeds
     assert [row[0] for row in table.rows] == list(NAMES[:2])
 
 
-def test_a_table_of_which_all_is_measured_is_the_whole_table(known):
-    assert build_table("initialisation", known, measured_only=True) == build_table("initialisation", known)
-
-
 def write_scores(results, names=NAMES):
     """Results of these rows, as if measured."""
     for name in names:
@@ -145,14 +138,6 @@ def test_a_budget_with_fewer_seeds_damaged_scores_or_other_images_has_not_all_ro
     (long.out / long.data / "alphas.csv").unlink()
     with pytest.raises(BadInput, match="nothing of this table is measured"):
         build_table("initialisation", made, seeds=2, measured_only=True)
-    assert not recwarn
-
-
-def test_a_whole_table_names_no_other_budget(study, recwarn):
-    made = study(BUDGETS["short"])
-    for name in ("short", "long"):
-        write_scores(replace(made.results, budget=BUDGETS[name]))
-    build_table("initialisation", made)
     assert not recwarn
 
 
@@ -239,11 +224,6 @@ def test_an_averaged_row_has_no_times_which_would_be_those_of_one_registration(s
     assert [row[table.header.index("s CPU")] for row in table.rows] == ["0.123", None]
 
 
-def test_an_averaged_method_is_told_of_only_where_its_parameters_are_other_ones():
-    assert parameter_notes({"TV-L1+average": [parse("TV-L1")]}) == []
-    assert parameter_notes({"TV-L1+average": [parse("TV-L1(lam=0.2)")]})
-
-
 def test_seconds_per_pair_stand_beside_the_published(tmp_path, reader, monkeypatch):
     monkeypatch.setattr(
         "vrnet.paper.tables.seconds_per_pair", lambda *words: None if words[4] == "cuda" else len(words[2]) / 3
@@ -269,16 +249,6 @@ def test_seconds_per_pair_stand_beside_the_published(tmp_path, reader, monkeypat
     assert rows["7xRC-Net"][3] is None  # left out in 3D, as in the paper
     assert table.notes[0] == "One pair at a time: 48x48 and 16x16x16."
     assert table.notes[1].startswith("Parameters other than the tuned ones: FFD(spacing=40.0,levels=1,iterations=5), ")
-
-
-def test_files_are_the_same_table_in_three_forms(known, tmp_path):
-    table = build_table("initialisation", known)
-    paths = table.write(tmp_path, "name")
-    assert [path.name for path in paths] == ["name.md", "name.csv", "name.tex"]
-    with paths[1].open() as file:
-        means = {row["method"]: float(row["Dice Avg"]) for row in csv.DictReader(file)}
-    assert means == pytest.approx(dict(zip(NAMES, (0.8, 0.7, 0.6), strict=True)))
-    assert re.search(r"R-L2-6x1 & \\textbf{\.800\(\.082\)}", paths[2].read_text())
 
 
 DICE = {"a": [0.7, 0.8, 0.9, 0.75, 0.6, 0.85], "b": [0.72, 0.83, 0.91, 0.74, 0.66, 0.9], "c": [0.1] * 6}
@@ -337,10 +307,6 @@ def test_the_best_is_the_highest_dice_and_the_lowest_distance_and_folds_are_not_
     assert hd.cells["c"].mean == pytest.approx(15.5 / 5)
 
 
-def test_all_that_was_measured_is_a_column_but_the_subject_and_its_time():
-    assert find_measures(ROWS) == ("dice_mean", "hd_mean", "folding_percent")
-
-
 def test_a_page_has_four_of_the_published_columns_and_the_file_all():
     known = published_values("acdc")
     measures = (
@@ -357,18 +323,6 @@ def test_a_page_has_four_of_the_published_columns_and_the_file_all():
     assert shown == [f"{name}, published" for name in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
     assert [column.title for column in columns if column.is_csv_only] == ["Dice LV, published", "HD LV, published"]
     assert columns[1].cells["FFD"] == known["FFD"]["dice_mean"]
-
-
-def test_what_was_published_on_two_data_sets_says_on_which():
-    known = {data: published_values(f"ablation_{data}") for data in ("acdc", "ukbb")}
-    columns = published_columns(known, ("dice_mean", "folding_percent"))
-    assert [column.title for column in columns] == ["Dice Avg, published on acdc", "Dice Avg, published on ukbb"]
-
-
-def test_images_that_are_timed_have_the_papers_size_but_quickly():
-    assert timed_images(BUDGETS["short"], 2) == ((160, 160), 1.8)
-    assert timed_images(BUDGETS["paper"], 3) == ((128, 128, 96), 1.2)
-    assert np.prod(timed_images(BUDGETS["quick"], 3)[0]) < 5000
 
 
 TABLE = Table(
