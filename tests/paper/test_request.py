@@ -54,8 +54,8 @@ def first_and_last(methods):
     return tuple(method for method in methods if method in ends)
 
 
-QUICK = ("initialisation", "hippocampus")
-"""Tables that stand for the others, which are made so before a release: in 2D, and in 3D."""
+QUICK = ("initialisation",)
+"""Tables that stand for the others, which are made so before a release."""
 
 
 @pytest.mark.slow
@@ -125,7 +125,9 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
     if kind == "table":
         assert "measured on phantom, not on acdc" in out
         assert 'budget "quick"' in out
-        assert [word for word in TABLES[name].methods if word in out] == list(TABLES[name].methods)
+        assert TABLES[name].methods[0] in out  # longer names wrap where the screen is narrow
+        made = (quick.out / "tables" / f"{name}_phantom_quick.md").read_text(encoding="utf-8")
+        assert all(f"| {method} |" in made for method in TABLES[name].methods)
 
 
 def test_the_command_measures_nothing_where_it_is_told_so(tmp_path, vrnet):
