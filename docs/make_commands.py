@@ -17,8 +17,8 @@ What `vrnet COMMAND --help` prints, for every command. An option that an earlier
 the commands at work.
 
 Wrong input ends with one line that says what to do, and status 2. Status 3: all files are written, but the
-[verdict](verdict.md) is `failed`, or subjects of a cohort or data set are not done. Ctrl-C ends with status 130. Progress
-goes to the error stream, results to the output.
+[verdict](verdict.md) is `failed`, or subjects of a cohort or data set are not done. Ctrl-C ends with status 130.
+Progress goes to the error stream, results to the output.
 
 ## Completion by the shell
 Run the lines of your shell once, and again after an update of vrnet; then open a new terminal:

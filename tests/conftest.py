@@ -19,7 +19,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from scipy import ndimage  # noqa: E402
 
-from vrnet.devices import set_threads
+from vrnet.devices import set_threads  # noqa: E402
 
 pytest_plugins = ["tests.skips"]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background job is started without it

@@ -73,8 +73,8 @@ HIPPOCAMPUS = {"anterior": 1, "posterior": 2}
 
 # The 16 segments of the left ventricle of the American Heart Association (Cerqueira et al., Circulation 2002).
 #
-# An angle ψ is in degrees about the LV centre: 0 where the RV's anterior wall meets the septum, growing along the septum.
-# The septum has 120 degrees of it, whatever the distance between the two insertions of the RV.
+# An angle ψ is in degrees about the LV centre: 0 where the RV's anterior wall meets the septum, growing along the
+# septum, which has 120 degrees, whatever the distance between the two insertions of the RV.
 
 LEVELS = ("basal", "mid", "apical")
 SIX_WALLS = ("anterior", "anteroseptal", "inferoseptal", "inferior", "inferolateral", "anterolateral")

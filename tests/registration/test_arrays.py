@@ -142,7 +142,7 @@ def test_mirroring_an_axis_negates_its_component(d, axis):
     assert np.abs(field - tv_l1_result(d).field).mean() < 0.02
 
 
-@pytest.mark.parametrize(("d", "method"), zip((2, 3, 2, 3, 2), SOLVERS, strict=True))
+@pytest.mark.parametrize(("d", "method"), list(zip((2, 3, 2, 3, 2), SOLVERS, strict=True)))
 def test_no_motion_gives_exactly_zero(d, method):
     _, image = pair(d)
     brief = replace(parse(method), warps=3, finest_warps=0)
