@@ -39,6 +39,7 @@ def test_plain_ways_find_most_of_the_motion(beat):
         assert cine.measure(beat, cine.found_by(beat, "TV-L1", way)[0])["systole_mm"] < 0.6 * moved
 
 
+@pytest.mark.release
 def test_each_cine_is_measured_once_and_the_table_has_means_and_the_worst(tmp_path, capsys):
     path = tmp_path / "rows.csv"
     for seeds in ([5], [5, 6]):

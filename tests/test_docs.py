@@ -55,7 +55,7 @@ def test_git_ignores_every_folder_that_a_document_has_results_in():
     assert asked.stdout.split() == inside
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if snippets(name)])
 def test_every_snippet_runs(document, registries, reader):
@@ -193,7 +193,6 @@ def test_the_layers_of_the_page_are_those_of_the_contract():
 
 
 @pytest.mark.release
-@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
     """No page loads a script, font or picture from elsewhere; what a page shows of results/ is copied to the site."""
     pytest.importorskip("mkdocs", reason="needs vrnet[docs]")

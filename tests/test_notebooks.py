@@ -22,6 +22,7 @@ def kinds_and_words(output):
     return sorted(output.get("data", {})), re.sub(r"[-\d.e]+", "0", "".join(output.get("text", [])))
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_shows_what_it_was_saved_with(path, tmp_path, monkeypatch):

@@ -26,7 +26,6 @@ CONVERSIONS = "greedy", "ConvexAdam", "SyN mean squares short", "SimpleITK demon
 """Peers whose fields come in forms of their own."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["TV-L1", *(t for t in CONVERSIONS if PEERS[t].package.lower() in INSTALLED)])
 def test_a_tool_finds_a_known_shift_in_voxels_of_fixed(tool):
     assert shift_error(tool, shifted_pair(), threads=1) <= MAX_SHIFT_ERROR
@@ -60,6 +59,7 @@ def test_brains_are_judged_by_the_labels_that_both_have(tmp_path):
         load()
 
 
+@pytest.mark.release
 def test_a_tool_that_fails_is_named_with_its_reason():
     with pytest.raises(ToolFailed, match=r"no-such-method failed: .*no-such-method"):
         run_tool("no-such-method", shifted_pair(), threads=1)

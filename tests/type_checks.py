@@ -10,7 +10,7 @@ from inspect import isclass
 
 import jaxtyping
 
-CHECKED_CALLS = 20
+CHECKED_CALLS = 5
 """Of each function, in each test; of none while tests are collected."""
 check_every_call = jaxtyping.jaxtyped
 calls: Counter | None = None

@@ -211,6 +211,7 @@ def test_a_column_of_the_list_that_has_the_name_of_a_measure_gets_another_before
     assert all(0 < float(row["dice_after"]) <= 1 for row in found)
 
 
+@pytest.mark.release
 def test_two_jobs_find_to_the_bit_what_one_finds(vrnet, pairs, tmp_path):
     assert vrnet("cohort", pairs, "--out", tmp_path / "one", *QUICK)[0] == 0
     status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "two", *QUICK, "--jobs", 2)
@@ -314,7 +315,6 @@ def test_bad_input_ends_in_one_line_and_writes_nothing(vrnet, small_hearts, tmp_
 
 
 @pytest.mark.release
-@pytest.mark.slow
 def test_the_memory_of_a_worker_does_not_grow(small_hearts):
     """After what is loaded once, a registration leaves less than 3 kB behind; and 20 kB of what the system counts, in
     which files that stay mapped are, too, and what the C library keeps for later."""
@@ -408,6 +408,7 @@ def test_what_is_not_labelled_has_empty_cells(cines, vrnet, tmp_path):
     assert all(float(row["lv_ml"]) > 0 for row in volumes)
 
 
+@pytest.mark.release
 def test_with_a_report_the_page_leads_to_the_pages_of_cines(cines, vrnet, tmp_path):
     one = cines.with_name("one.csv")
     one.write_text("\n".join(cines.read_text().splitlines()[:2]))

@@ -91,6 +91,7 @@ def test_help_names_what_the_package_has(vrnet):
     assert set(get_args(get_type_hints(load_command("train"))["preset"])) == {"auto", *PRESETS}
 
 
+@pytest.mark.release
 def test_bash_completes_a_command_an_option_and_a_choice(vrnet, tmp_path):
     assert all(command in vrnet("--tyro-print-completion", "zsh")[1] for command in COMMANDS)
     (tmp_path / "completion").write_text(vrnet("--tyro-print-completion", "bash")[1])
@@ -171,6 +172,7 @@ def numeric_options(kind):
             yield f"--{field.name.replace('_', '-')}"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("command", ["demo", "track", "train", "template", "paper", "cohort", "evaluate"])
 def test_no_number_that_makes_no_sense_ends_in_a_bug(vrnet, data, tmp_path, monkeypatch, command):
     """The options are found by their types: a new one is tested too."""
@@ -307,6 +309,7 @@ def process(*words, **settings):
     return subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, **settings)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("word", ["methods", "--help"])
 def test_an_output_that_is_full_is_told(word):
     with Path("/dev/full").open("w") as full:

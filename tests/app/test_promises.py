@@ -140,6 +140,7 @@ def test_register_refuses_to_replace_what_it_did_not_write(vrnet, inputs, tmp_pa
     assert (tmp_path / "out" / "report.html").read_text() == "mine too"
 
 
+@pytest.mark.release
 def test_images_of_the_demonstration_may_be_registered_where_they_are(vrnet, tmp_path):
     out = tmp_path / "demo"
     assert vrnet("demo", "--out", out, "--method", "identity")[0] == 0
@@ -206,6 +207,7 @@ def test_evaluate_keeps_the_metrics_of_a_training(vrnet, tmp_path, data):
     assert file_names(tmp_path / "again") == {"metrics.csv", "summary.json", "subjects", "failures", ".working"}
 
 
+@pytest.mark.release
 def test_a_folder_in_use_by_a_training_is_refused_until_that_ends_or_is_killed(vrnet, tmp_path, data):
     run = tmp_path / "run"
     words = "train", "VoxelMorph-w2", *data, "--out", run, "--batch", 2, "--device", "cpu"

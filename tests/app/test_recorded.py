@@ -122,6 +122,7 @@ def test_a_transform_is_judged_as_it_was_when_it_was_found(hearts, again, kind):
             assert ("here and in the differences" in page) == found["intensities_matched"]
 
 
+@pytest.mark.release
 @COMMANDS
 def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp_path, command):
     """Then the transform is one of which nothing is known; other brightness is told: moving is 3 times fixed + 0.2."""
@@ -177,6 +178,7 @@ def test_nothing_is_said_of_a_file_of_another_program(tmp_path, recwarn, content
     assert not recwarn
 
 
+@pytest.mark.release
 def test_a_start_that_is_gone_or_another_is_told_and_not_used(hearts, again):
     out, turn = hearts / "both", sitk.Euler2DTransform((90.0, 90.0), 0.5, (20.0, 3.0))
     for change in (
@@ -203,6 +205,7 @@ def test_whoever_kept_brightness_is_told_again_to_match_it(hearts, again, comman
 # The masks.
 
 
+@pytest.mark.release
 @COMMANDS
 def test_inside_masks_a_transform_is_measured_as_it_was_when_it_was_found(spoilt, again, tmp_path, command):
     """Whether they are given, or found beside it; fields are rounded in files, to less than tables show."""
@@ -221,6 +224,7 @@ def test_inside_masks_a_transform_is_measured_as_it_was_when_it_was_found(spoilt
     assert f"{paths}, as {spoilt / 'out' / 'metrics.json'} names them" in recalled[0]
 
 
+@pytest.mark.release
 def test_masks_that_are_recorded_are_ignored_where_that_is_asked_for_or_others_are_given(spoilt, again):
     """The registration is good inside its masks, and noise about it makes the whole images unlike."""
     transform = spoilt / "out" / "transform.nii.gz"
@@ -233,6 +237,7 @@ def test_masks_that_are_recorded_are_ignored_where_that_is_asked_for_or_others_a
     assert metrics["masks"] == {"fixed": MASKS[0], "moving": None}
 
 
+@pytest.mark.release
 def test_masks_are_found_from_another_folder(spoilt, again, vrnet, monkeypatch, tmp_path):
     """Though they were given by a path from the folder of work."""
     monkeypatch.chdir(spoilt)
@@ -244,6 +249,7 @@ def test_masks_are_found_from_another_folder(spoilt, again, vrnet, monkeypatch, 
     assert metrics["masks"] == {"fixed": None, "moving": MASKS[1]}
 
 
+@pytest.mark.release
 def test_what_is_recorded_of_other_images_or_of_masks_that_are_gone_is_told_and_not_used(hearts, spoilt, again):
     for data, out in ((spoilt, spoilt / "out"), (hearts, hearts / "both")):
         metrics = read_json(out / "metrics.json")

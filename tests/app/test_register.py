@@ -103,6 +103,7 @@ def test_what_moving_covers_is_said_to_be_after_the_affine_start(vrnet, files, t
     assert "% of fixed.nii.gz: elsewhere" in vrnet(*words, "--out", tmp_path / "b")[1]
 
 
+@pytest.mark.release
 def test_structures_have_names_wherever_they_are_shown_and_numbers_where_programs_read(register, files):
     labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
     folder, out = register(*labels, "--label-names", "1=right,2=wall,3=left", "--report")
@@ -354,6 +355,7 @@ def test_demo_writes_what_register_writes_and_the_images_and_says_how_well_it_we
     assert "Distance from the true motion" in out
 
 
+@pytest.mark.release
 def test_a_folder_with_brackets_in_its_name_is_named_as_it_is(vrnet, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, out, _ = vrnet("demo", "--out", "run[red]", "--method", "Gaussian-L1")
@@ -361,6 +363,7 @@ def test_a_folder_with_brackets_in_its_name_is_named_as_it_is(vrnet, tmp_path, m
     assert "Look at run[red]/report.html" in out
 
 
+@pytest.mark.release
 def test_the_demonstration_takes_weights(vrnet, tmp_path):
     """Those of an untrained network, whose registration fails."""
     status, out, err = vrnet("demo", "--out", tmp_path / "out", "--weights", saved(tmp_path))
@@ -383,6 +386,7 @@ def report(vrnet, files, tmp_path):
     return run
 
 
+@pytest.mark.release
 def test_a_report_has_the_metrics_and_the_page_of_the_transform(report, vrnet, files, tmp_path):
     """Those that `vrnet evaluate` measures."""
     status, out, err = report("true.nii.gz", "pages", "--label-names", "acdc")
@@ -401,6 +405,7 @@ def test_a_report_has_the_metrics_and_the_page_of_the_transform(report, vrnet, f
     assert "Verdict: good" in out
 
 
+@pytest.mark.release
 def test_a_chain_by_other_tools_is_one_transform(report, files, tmp_path):
     """An ITK field, then a shift in a .tfm file: as SimpleITK composes them."""
     Transform.load(files / "true.nii.gz").save(tmp_path / "field.h5")

@@ -99,6 +99,7 @@ def test_the_cavity_alone_has_volumes_and_says_what_strain_needs(track, files, b
     assert summary["volumes"]["lv_ejection_fraction_percent"] > 10
 
 
+@pytest.mark.release
 def test_slices_have_a_file_whose_areas_are_those_of_the_volumes(track, files):
     assert track("--labels", files / "labels.nii.gz")[0] == 0
     tables = {}
@@ -136,6 +137,7 @@ def test_simpleitk_brings_a_frame_to_the_reference_as_we_do(track, files, beat):
     assert after < 0.8 * before
 
 
+@pytest.mark.release
 def test_a_run_that_was_stopped_leaves_the_results_that_were_there(track, files, monkeypatch):
     """And nothing half-written: the same command tracks again."""
     assert track()[0] == 0
@@ -151,6 +153,7 @@ def test_a_run_that_was_stopped_leaves_the_results_that_were_there(track, files,
     assert everything(files / "out") == whole
 
 
+@pytest.mark.release
 def test_a_run_without_a_report_takes_that_of_the_run_before_away(vrnet, files):
     words = ("track", files / "cine.nii.gz", "--labels", files / "labels.nii.gz", "--method", "identity")
     status, said, err = vrnet(*words, "--out", files / "out", "--report")

@@ -61,6 +61,7 @@ def test_without_labels_there_is_motion_alone(beat, exact):
     assert "label_names" not in bare.metrics()
 
 
+@pytest.mark.release
 def test_the_cavity_alone_has_the_ejection_fraction_that_it_has_beside_the_wall(exact):
     """And what is written of it says why there is no strain."""
     cavity = with_labels_of(exact, 3, label=1).reference_labels
@@ -125,6 +126,7 @@ def test_strain_of_a_volume_is_measured_in_the_slices_that_a_page_shows():
     assert sorted(found.strain.slices) == list(range(20))
 
 
+@pytest.mark.release
 def test_what_helped_a_network_and_what_may_be_no_cine_is_told(exact):
     helped = replace(exact, turned_by="TV-L1", refined_by="Gaussian-LNCC", cine=replace(exact.cine, doubt="BEWARE"))
     metrics = helped.metrics()
@@ -174,6 +176,7 @@ def worst_of(result):
     return verdict_as_json(result)["worst"]
 
 
+@pytest.mark.release
 def test_slices_whose_motion_is_ruined_are_named():
     """And the worst is what one looks at first."""
     ruined = stack_across(0, 16, [0, 3], voxels=0.5)
@@ -181,6 +184,7 @@ def test_slices_whose_motion_is_ruined_are_named():
     assert worst_of(ruined) == {"slice": 3, "frame": 7}
 
 
+@pytest.mark.release
 def test_a_stack_whose_slices_are_all_right_is_good():
     assert stack_across(2, 16).verdict.level == "good"
 
@@ -191,6 +195,7 @@ def with_noise(result, frames, *where):
     return replace(result, cine=replace(result.cine, frames=images))
 
 
+@pytest.mark.release
 def test_a_frame_of_noise_is_no_fault_of_a_slice():
     noisy = with_noise(stack_across(2, 10), 4)
     assert max(each.muscle_in_cavity.value for each in noisy.evidence.slices) > 0.5
@@ -198,6 +203,7 @@ def test_a_frame_of_noise_is_no_fault_of_a_slice():
     assert worst_of(noisy) == {"slice": None, "frame": 4}
 
 
+@pytest.mark.release
 def test_a_slice_of_noise_in_some_frames_is_named_without_labels_too():
     noisy = without_labels(with_noise(stack_across(2, 10), slice(4, 9), 2))
     said = next(reason for reason in noisy.verdict.reasons if "no counterpart" in reason)
@@ -206,6 +212,7 @@ def test_a_slice_of_noise_in_some_frames_is_named_without_labels_too():
     assert noisy.verdict.level != "good"
 
 
+@pytest.mark.release
 def test_a_slice_that_is_frozen_between_beating_ones_is_named():
     stack = stack_across(2, 10)
     frames, fields = stack.cine.frames.copy(), stack.fields.copy()

@@ -175,7 +175,7 @@ def brains(data_root):
     return [sitk.ReadImage(str(folder / f"{name}_seg.nii.gz")) for name in "ab"]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_brains_are_measured_in_seconds_and_as_by_simpleitk(brains):
     fixed, moving = (sitk.GetArrayFromImage(image) for image in brains)
     start = time.process_time()
@@ -196,7 +196,7 @@ def crop_to_what_is_shown(*masks):
     return [mask[tuple(slice(a, b) for a, b in zip(low, high, strict=True))] for mask in masks]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("label", [2, 17, 53])
 def test_structures_of_two_brains_lie_as_far_apart_as_simpleitk_says(brains, label):
     """White matter and the two hippocampi; an erosion by a cross leaves all but the surface."""

@@ -507,7 +507,6 @@ def test_an_inverse_says_in_which_direction_it_was_tried(grid):
 
 
 @pytest.mark.release
-@pytest.mark.slow
 def test_on_real_hearts_there_and_back_is_home(data_root, tmp_path):
     folder = next(path for path in sorted((data_root / "acdc").iterdir()) if path.is_dir())
     fixed, moving = (read_image(folder / f"{folder.name}_frame0{k}.nii.gz") for k in (1, 2))

@@ -401,7 +401,7 @@ def test_the_solver_is_that_of_local_correlation_with_smaller_boxes(d):
     assert {step.first.data.term for level in own.cascade.steps for step in level} == {own.energy.data}
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_through_the_template_in_the_box_hippocampi_meet_better_than_directly(data_root, as_users_run):
     from vrnet.data.dataset import find_dataset
     from vrnet.evaluation.metrics import mean_dice

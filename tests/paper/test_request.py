@@ -58,7 +58,7 @@ QUICK = ("initialisation",)
 """Tables that stand for the others, which are made so before a release."""
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.release] * (name not in QUICK)) for name in TABLES]
 )
@@ -83,7 +83,6 @@ def test_every_row_of_every_table_can_be_planned_and_built(quick, reader):
 
 
 @pytest.mark.release
-@pytest.mark.slow
 def test_the_table_of_times_is_made_with_all_its_rows(quick, reader):
     table, written = make_table("runtime", quick, reader.stage, reader.say)
     assert [row[0] for row in table.rows] == list(TIMED_METHODS)
@@ -93,7 +92,7 @@ def test_the_table_of_times_is_made_with_all_its_rows(quick, reader):
     assert compare_times(written[1], quick.out, shapes) >= 2 * len(TIMED_METHODS) - 3
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.release] * (name not in ("visual", "cascades"))) for name in FIGURES]
 )
@@ -107,7 +106,6 @@ def test_every_figure_is_drawn_with_its_numbers_beside_it(name, quick, reader, m
 
 
 @pytest.mark.release
-@pytest.mark.slow
 def test_a_figure_is_drawn_of_volumes_where_they_are_named(quick, reader):
     request = replace(quick, source=replace(quick.source, data="phantom3d"))
     picture, numbers = make_figure("denoising", request, reader.stage, reader.say)
@@ -115,7 +113,7 @@ def test_a_figure_is_drawn_of_volumes_where_they_are_named(quick, reader):
     assert len(read_csv(numbers)) == 2 * (2 + 1)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(("kind", "name"), [("table", "initialisation"), ("figure", "parameterisations")])
 def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
     words = "--quick", "--device", "cpu", "--out", quick.out, "--cache", quick.source.cache

@@ -37,6 +37,7 @@ def mean_dice(A: Tensor, B: Tensor) -> float:
     )
 
 
+@pytest.mark.release
 def test_a_cycle_has_thirty_frames_of_a_seed_unless_said():
     first, again, other = (cycle(seed, (20, 20), (8.0, 8.0)) for seed in (5, 5, 6))
     assert first.frames.shape == first.frame_labels.shape == (30, 20, 20)
@@ -116,6 +117,7 @@ def test_volumes_are_those_of_the_labels_of_every_frame():
         torch.testing.assert_close(counted.float(), exact, rtol=0.015, atol=0)
 
 
+@pytest.mark.release
 def test_volume_falls_in_systole_rests_in_diastasis_and_is_restored_by_the_atria():
     lv = beat(0, "normal", ((48, 48), (3.5, 3.5)), 60).volumes.lv_ml
     es = int(lv.argmin())

@@ -175,6 +175,7 @@ def wall_errors_mm(fields, beat):
     return of_frame.mean(), of_frame[beat.end_systole]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("method", "share"), METHODS)
 def test_both_ways_round_beats_direct_registration_and_composition(beat, method, share):
     """On average over all frames, and at end-systole."""
@@ -270,6 +271,7 @@ def test_motion_between_frames_that_were_seen_is_linear_in_time_and_closes():
     torch.testing.assert_close(between(truth[seen], seen, n), truth)
 
 
+@pytest.mark.release
 def test_the_chain_of_a_network_is_turned_and_refined_and_not_its_one_step(monkeypatch):
     """At end-systole nearer to the truth than the chains alone, which see every frame that the solvers see, and than
     chains that are only refined."""

@@ -344,7 +344,7 @@ def test_an_image_and_a_volume_are_bad_input():
         register_images(heart(2)[0], heart(3)[0])
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_uk_biobank_sample_registers_as_it_is(data_root):
     folder = next(path for path in (data_root / "ukbb_sample").rglob("sa_ED.nii.gz")).parent
     images = [read_image(folder / f"{name}.nii.gz") for name in ("sa_ED", "sa_ES", "label_sa_ED", "label_sa_ES")]

@@ -471,6 +471,7 @@ def test_where_there_is_no_background_or_nothing_else_all_is_kept(image):
     assert content_box(image, image, 16) == whole(40, 40, 40)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("method", ["Gaussian-LNCC", "TV-L1"])
 def test_a_small_thing_far_from_where_it_was_is_found_as_well_as_in_the_whole_volume(method, monkeypatch):
     """The box keeps enough voxels for every level, or what moves far would be lost."""
@@ -552,6 +553,7 @@ def test_the_box_holds_what_both_masks_have_and_a_margin_for_the_motion(is_mirro
     assert all(part.stop - part.start >= 64 for part in compared_box(whole(*shape), masks, h, 64))
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("length", [0.5, 12.0])
 def test_outside_the_box_a_field_ends_smoothly_without_folds(length):
     """That of the box in it; none far away; and nowhere between a step of more than 3/8 of a voxel."""

@@ -215,6 +215,7 @@ def flatten(metrics, above=""):
 # The verdict.
 
 
+@pytest.mark.release
 def test_arrays_are_judged_inside_masks_as_their_registration_is():
     """A heart in noise is good inside masks, and failed without them."""
     heart, rng = phantom(3, (96, 96), 2.0), np.random.default_rng(0)

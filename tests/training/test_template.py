@@ -41,6 +41,7 @@ def test_of_images_moved_apart_the_template_lies_between_them_and_is_sharp():
     assert after < before / 4
 
 
+@pytest.mark.release
 def test_the_mean_displacement_to_the_images_is_none():
     images = torch.cat([blob((12, 16)).roll(move, (2, 3)) for move in [(4, 1), (1, -2), (2, 3)]])
     found = learn_template(images, rounds=3)

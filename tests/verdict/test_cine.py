@@ -100,6 +100,7 @@ def noisy(beat):
     return tracking_of(beat, frames)
 
 
+@pytest.mark.release
 def test_frames_of_noise_are_failed_and_named(noisy):
     verdict = noisy.verdict
     assert verdict.level == "failed"
@@ -201,6 +202,7 @@ def test_every_slice_beyond_the_limit_is_named_and_one_looks_first_at_the_worst(
     assert where_to_look(evidence) == jumps[2]
 
 
+@pytest.mark.release
 @pytest.mark.filterwarnings("ignore:no strain is measured")
 def test_without_labels_of_it_the_wall_has_no_volume(beat, exact):
     cavities = exact.reference_labels.with_array(np.where(beat.labels.numpy() == 2, 0, beat.labels.numpy()))

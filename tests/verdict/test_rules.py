@@ -150,6 +150,7 @@ UNITS = {
 }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("factor", "d"), [(1.0, 2), (-3.0, 3)])
 def test_neither_an_offset_nor_a_unit_of_intensities_changes_the_verdict(heart, factor):
     """Of a good field and of a bad one, for arrays and for images; single precision holds no offset of 1e9."""
@@ -173,6 +174,7 @@ def test_ranges_are_compared_in_the_units_of_the_files(flat):
     assert found.offset > 0.5
 
 
+@pytest.mark.release
 def test_what_lies_outside_the_mask_has_no_influence_on_what_lies_inside(heart):
     """A corner of either image, far brighter or darker than all else, right beside what is compared."""
     shape = heart[0].shape
@@ -365,6 +367,7 @@ def test_a_field_full_of_folds_is_told_however_much_else_is_wrong(flat):
     assert not has_reason(few, "folds at"), "what failed comes before what only needs a look"
 
 
+@pytest.mark.release
 def test_images_in_the_world_are_compared_where_they_overlap(heart):
     """Moving cut to a part of its grid: of that part all is well; of a tenth, too little is known."""
     fixed, moving, field, spacing = heart
@@ -513,7 +516,7 @@ def test_limits_are_in_order():
     assert all(rule.failed == inf for rule in CAUSES), "a cause alone never fails"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(("method", "number"), [("short-axis", 0), ("TV-L1", 1)])
 def test_real_hearts_are_good_and_ruined_ones_are_not(data_root, method, number):

@@ -70,6 +70,7 @@ def test_a_run_holds_what_the_help_says(train):
     assert f"Best on validation after {best['step']} steps: Dice {float(best['val_dice']):.3f} (unregistered 0." in out
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("rate", "is_no_better"), [(1e-30, True), (1e-3, False)])
 def test_fine_tuning_tells_how_good_its_start_was(train, rate, is_no_better):
     """A rate that changes nothing ends where it began; a first run of a few steps leaves much to be learned."""
