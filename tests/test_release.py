@@ -17,7 +17,7 @@ import pytest
 import vrnet
 from vrnet.app.main import COMMANDS
 
-pytestmark = [pytest.mark.release, pytest.mark.slow]
+pytestmark = pytest.mark.release
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "vrnet"
 
