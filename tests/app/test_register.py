@@ -251,7 +251,7 @@ def test_parameters_can_be_set_and_are_in_the_name_that_results_carry(register):
             ("TV-L1", "--set", "weight=0.15"),
             'TV-L1 has no parameter "weight": it has finest_warps, fluid, iterations, lam,',
         ),
-        (("TV-L1", "--set", "lam=much"), "lam of TV-L1 cannot be much: give a number"),
+        (("TV-L1", "--set", "lam=much"), "lam of TV-L1 cannot be much: give a value such as"),
         (("TV-L1", "--set", "lam"), '"lam" sets no parameter: write NAME=VALUE'),
         (("identity", "--set", "lam=0.15"), 'identity has no parameter "lam": it has none'),
     ],
