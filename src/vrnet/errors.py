@@ -57,6 +57,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def some(words: Sequence[str], most: int = 5) -> str:
+    """The first words, and how many more there are: p01; p02 and 3 more."""
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return "; ".join(words[:most]) + more
+
+
 def shape_text(shape: Sequence[int]) -> str:
     """A number of voxels along each axis: 48x64x48."""
     return "x".join(map(str, shape))

@@ -10,10 +10,7 @@ LIST = "cohort", "pairs.csv", "--out", "out"
 RUNTIME = "paper", "table", "runtime", "--out", "out"
 IGNORED = {
     "jobs of a pair": ((*PAIR, "--jobs", "2"), "--jobs would have no effect on a pair"),
-    "a split of a pair": ((*PAIR, "--split", "val", "--root", "x"), "--split, --root would"),
-    "the space of no points": ((*PAIR, "--space", "RAS"), "--space would have no effect without points"),
     "folds of a transform": ((*OF_FILE, "--folds", "repair"), "--folds would have no effect on true.nii.gz"),
-    "slices of a data set": ((*DATA, "--slices", "each"), "--slices would have no effect on a data set"),
     "masks of a data set": ((*DATA, "--moving-mask", "x.nii.gz"), "--moving-mask would have no effect on a data set"),
     "masks that are ignored": (
         ("report", *OF_FILE[1:], "--out", "out", "--fixed-mask", "x.nii.gz", "--ignore-masks"),
@@ -27,22 +24,17 @@ IGNORED = {
         (*PAIR, "--ignore-recorded"),
         "would have no effect on identity, of which",
     ),
-    "what is recorded of a data set": ((*DATA, "--ignore-recorded"), "would have no effect on a data set"),
-    "labels of a data set": ((*DATA, "--fixed-labels", "x.nii.gz"), "--fixed-labels would"),
     "a method where a folder is listed": ((*SCAN, "--method", "TV-L1", "--set", "lam=1"), "--method, --set would"),
-    "an affine start there": ((*SCAN, "--affine", "rigid", "--jobs", "3"), "--jobs, --affine would"),
     "names of labels that no subject has": ((*LIST, "--label-names", "1=RV,2=Myo"), "pairs.csv names no labels"),
     "names of labels of a cine without": (
         ("track", "cine.nii.gz", "--out", "out", "--label-names", "acdc"),
         "--labels",
     ),
-    "two budgets": (("paper", "table", "acdc", "--quick", "--budget", "paper"), "--budget would have no effect"),
     "a folder beside phantoms": (("paper", "table", "acdc", "--quick", "--root", "x"), "--root would have no effect"),
     "some rows of a figure": (
         ("paper", "figure", "alpha", "--measured-only"),
         "--measured-only would have no effect on a figure",
     ),
-    "seeds of a figure": (("paper", "figure", "alpha", "--seeds", "3"), "--seeds would have no effect on a figure"),
     "data of the runtime": ((*RUNTIME, "--data", "acdc", "--jobs", "2"), "--data, --jobs would"),
 }
 

@@ -16,11 +16,10 @@ from scipy import stats
 
 from tests.app import many_registrations
 from tests.app.outputs import RESULTS
-from tests.cohort.works import Count, make_task, write_list
+from tests.cohort.works import make_task, write_list
 from vrnet import Grid, Image, Transform, write_image
-from vrnet.app import cohort as cohort_command
 from vrnet.app import main as cli
-from vrnet.app.cohort import ending_lines, failure_lines, is_complete, jobs_line, plan_lines, write_tables
+from vrnet.app.cohort import ending_lines, plan_lines, write_tables
 from vrnet.app.layouts import scan_folder
 from vrnet.app.subject import is_taken
 from vrnet.cohort.results import CohortFolder, Plan
@@ -288,16 +287,12 @@ def test_in_bids_a_transform_brings_images_from_its_first_space_to_its_second(vr
 GOOD = "subject,fixed,moving\np,0_fixed.nii.gz,0_moving.nii.gz\n"
 BAD = {
     "no list": (None, ()),
-    "a list that is refused": (GOOD.replace(",", ";"), ()),
     "missing files": (GOOD.replace("0_fixed", "none"), ()),
     "a cine with an affine start": ("subject,cine\np,0_fixed.nii.gz\n", ("--affine", "rigid")),
     "cines of a list": (GOOD, ("--cines",)),
-    "an unknown method": (GOOD, ("--method", "nonsense")),
     "a shard beyond the last": (GOOD, ("--shard", "3/2")),
     "no jobs": (GOOD, ("--jobs", "0")),
     "jobs and a scheduler": (GOOD, ("--jobs", "2", "--scheduler", "tcp://127.0.0.1:1")),
-    "a scheduler's file that is not there": (GOOD, ("--scheduler", "none.json")),
-    "a list and a folder to scan": (GOOD, ("--scan", ".")),
 }
 
 
@@ -465,14 +460,6 @@ def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, 
 SHOWN = {"report": False, "bids": False, "label_names": {}}
 
 
-@pytest.fixture
-def cohort(tmp_path):
-    """A task, and a list whose four subjects it has done."""
-    task, table = make_task(tmp_path / "out", Count(), **SHOWN), read_table(write_list(tmp_path, 4))
-    run_tasks(task, table.subjects, run_here)
-    return task, table
-
-
 def test_the_methods_that_ran_are_named_as_people_know_them_the_most_frequent_first(tmp_path):
     """What is asked for may be `default`, which comes to one method for stacks and to another for volumes."""
     table = read_table(write_list(tmp_path, 3))
@@ -481,13 +468,6 @@ def test_the_methods_that_ran_are_named_as_people_know_them_the_most_frequent_fi
     run_tasks(task, table.subjects, run_here)
     write_tables(task.folder, table, task.recipe)
     assert "short-axis (D-L2-3x1-half-w32), Gaussian-LNCC" in (tmp_path / "out" / "index.html").read_text()
-
-
-def test_whether_a_list_is_complete_is_told_by_names_where_that_suffices(cohort, tmp_path, monkeypatch):
-    task, table = cohort
-    assert is_complete(task.folder, table, task.recipe)
-    monkeypatch.setattr("vrnet.cohort.results.Survey.state", None)
-    assert not is_complete(task.folder, read_table(write_list(tmp_path, 5)), task.recipe)
 
 
 def subjects(count):
@@ -534,17 +514,3 @@ def test_the_end_names_the_three_that_are_farthest_out_and_in_what():
         "d (LV mass (g))."
     )
     assert not any("Look first" in line for line in ending_lines(summary, [rows[2]]))
-
-
-def test_the_most_frequent_reasons_come_first_and_many_subjects_are_counted():
-    reasons = {"x": "rare", **{f"s{k}": "frequent" for k in range(8)}}
-    assert list(failure_lines(reasons)) == [
-        "Could not be done, s0; s1; s2; s3; s4 and 3 more: frequent",
-        "Could not be done, x: rare",
-    ]
-
-
-def test_more_jobs_are_advised_only_where_there_are_cores_and_subjects(monkeypatch):
-    monkeypatch.setattr(cohort_command.os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
-    assert "--jobs 3 would use more of the 4 cores" in next(jobs_line(3))
-    assert list(jobs_line(1)) == []

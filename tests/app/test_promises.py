@@ -45,9 +45,7 @@ def commands(inputs, out, data):
     fixed, moving, transform = (inputs / f"{name}.nii.gz" for name in ("fixed", "moving", "t"))
     return {
         "register": ("register", fixed, moving, "--out", out, "--method", "identity"),
-        "demo": ("demo", "--out", out, "--method", "identity"),
         "apply": ("apply", transform, moving, "--reference", fixed, "--out", out / "x.nii.gz"),
-        "apply to mha": ("apply", transform, moving, "--reference", fixed, "--out", out / "x.mha"),
         "invert": ("invert", transform, "--out", out / "x.nii.gz"),
         "invert to h5": ("invert", transform, "--out", out / "x.h5"),
         "points": ("points", transform, inputs / "points.csv", "--out", out / "x.csv"),
@@ -77,7 +75,7 @@ def limit(folder):
 
 @pytest.mark.parametrize(
     ("command", "place"),
-    [*((command, limit) for command in commands(Path(), Path(), ())), ("register", tmpfs), ("train", tmpfs)],
+    [*((command, limit) for command in commands(Path(), Path(), ())), ("register", tmpfs)],
 )
 def test_a_command_whose_files_do_not_fit_says_so_and_calls_nothing_written(
     vrnet, inputs, tmp_path, data, command, place
@@ -125,8 +123,8 @@ def test_a_network_that_gives_nan_ends_with_one_line(vrnet, inputs, tmp_path, da
 # Nothing that others wrote
 
 
-@pytest.mark.parametrize("name", ["warped.nii.gz", "metrics.json"])
-def test_register_refuses_to_replace_what_it_did_not_write(vrnet, inputs, tmp_path, name):
+def test_register_refuses_to_replace_what_it_did_not_write(vrnet, inputs, tmp_path):
+    name = "warped.nii.gz"
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text("mine")
     (tmp_path / "out" / "report.html").write_text("mine too")
@@ -155,7 +153,7 @@ def test_images_of_the_demonstration_may_be_registered_where_they_are(vrnet, tmp
 @pytest.mark.parametrize(
     ("command", "link"),
     [("apply", "itself"), ("apply's reference", "symbolic link"), ("invert", "hard link"), ("points", "itself"),
-     ("register", "symbolic link"), ("register", "hard link"), ("register", "itself")],
+     ("register", "symbolic link"), ("register", "itself")],
 )  # fmt: skip
 def test_an_input_is_never_an_output(vrnet, inputs, tmp_path, command, link):
     first, out = inputs / "t.nii.gz", tmp_path / "out"

@@ -170,7 +170,7 @@ def test_another_recipe_asks_for_everything_again_and_says_why(four, monkeypatch
     plan = make_plan(task.folder, subjects, recipe)
     assert names(plan) == [[], [], ["s0", "s1"], ["s2", "s3"]]
     assert plan.changes == {"method count → other": 2}
-    monkeypatch.setattr("vrnet.cohort.results.digests", None)  # inputs need not be read, which may be large
+    monkeypatch.setattr("vrnet.cohort.results.digest", None)  # inputs need not be read, which may be large
     with pytest.raises(BadInput, match=r"2 results in .* method count → other \(2\)"):
         check_kept(plan, task.folder, recipe)
 

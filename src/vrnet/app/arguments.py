@@ -5,34 +5,18 @@ help says what happens without it.
 """
 
 import re
+import typing
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from io import StringIO
 from itertools import takewhile
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    NoReturn,
-    Protocol,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import tyro
-from tyro.constructors import (
-    ConstructorRegistry,
-    PrimitiveConstructorSpec,
-    StructConstructorSpec,
-    StructFieldSpec,
-    StructTypeInfo,
-)
+from tyro import constructors
 
 from vrnet.errors import BadInput
 from vrnet.methods.parameters import field_docstrings
@@ -44,7 +28,7 @@ if TYPE_CHECKING:
     from vrnet.methods.method import Images, Method
     from vrnet.methods.names import MethodSpec
 
-registry = ConstructorRegistry()
+registry = constructors.ConstructorRegistry()
 CONFIG = (tyro.conf.FlagCreatePairsOff,)
 
 
@@ -86,32 +70,19 @@ def print_completion(commands: Mapping[str, type[Command]], words: Sequence[str]
 
 
 @registry.struct_rule
-def dataclass_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+def dataclass_rule(info: constructors.StructTypeInfo) -> constructors.StructConstructorSpec | None:
     """A dataclass of ours as arguments, one per field; tyro has dataclasses of its own."""
     if not is_dataclass(info.type) or not info.type.__module__.startswith("vrnet."):
         return None
-    hints = get_type_hints(info.type, include_extras=True)
-    arguments = (argument(info.type, field, hints[field.name]) for field in fields(info.type))
-    return StructConstructorSpec(info.type, tuple(arguments))
-
-
-def argument(kind: type, field: Field[Any], hint: Any) -> StructFieldSpec:
-    """A field as an argument. The help is looked up when it is shown."""
-    default = tyro.MISSING_NONPROP if field.default is MISSING else field.default
-    if default is None or default is False or default is True or default == ():
-        hint = without_default(hint)
-    return StructFieldSpec(field.name, hint, default, partial(help_text, kind, field.name))
-
-
-def without_default(hint: Any) -> Any:
-    """The type of an argument, with a mark not to show a default; what the type itself says has precedence."""
-    kind, *marks = get_args(hint) if get_origin(hint) is Annotated else [hint]
-    return Annotated[kind, tyro.conf.DisallowNone, tyro.conf.arg(help_behavior_hint=""), *marks]
-
-
-def help_text(kind: type, name: str) -> str | None:
-    """The docstring below a field."""
-    return field_docstrings(kind).get(name)
+    hints, found = typing.get_type_hints(info.type, include_extras=True), []
+    for field in fields(info.type):
+        hint, default = hints[field.name], tyro.MISSING_NONPROP if field.default is MISSING else field.default
+        if default is None or default is False or default is True or default == ():  # shown only if the type says so
+            kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else [hint]
+            hint = Annotated[kind, tyro.conf.DisallowNone, tyro.conf.arg(help_behavior_hint=""), *marks]
+        help_text = partial(lambda name: field_docstrings(info.type).get(name), field.name)  # read when it is shown
+        found.append(constructors.StructFieldSpec(field.name, hint, default, help_text))
+    return constructors.StructConstructorSpec(info.type, tuple(found))
 
 
 # What several commands share: kinds of arguments, and groups of options that belong together.
@@ -123,7 +94,7 @@ Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 Folder = Annotated[
     Path,
-    PrimitiveConstructorSpec(
+    constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="DIR",
         instance_from_str=lambda words: folder(words[0]),
@@ -133,7 +104,6 @@ Folder = Annotated[
 ]
 OptionalFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 OptionalFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
-FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
 FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
 MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
 CineFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CINE")]
@@ -141,11 +111,6 @@ LabelNamesText = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV|SE
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
 NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
 Jobs = Annotated[int, tyro.conf.arg(metavar="N")]
-Settings = Annotated[
-    tuple[str, ...],
-    tyro.conf.UseAppendAction,
-    tyro.conf.arg(name="set", metavar="NAME=VALUE"),
-]
 
 FILE_SUFFIXES = (
     ".nii.gz", ".nii", ".mha", ".mhd", ".nrrd", ".nhdr", ".hdr", ".img", ".dcm", ".png", ".jpg", ".jpeg", ".h5", ".tfm",
@@ -163,15 +128,15 @@ def folder(word: str) -> Path:
 
 OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"
 """The fields of SourceOptions."""
-OTHER_NAMES = {"settings": "set"}
-"""What options are called whose fields are called otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterOptions:
     """Other values for the parameters of a method."""
 
-    settings: Settings = ()
+    settings: Annotated[
+        tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(name="set", metavar="NAME=VALUE")
+    ] = ()
     """As lam=0.15; repeatable. `vrnet methods METHOD` lists all."""
 
 
@@ -252,7 +217,7 @@ class DeviceOptions:
 class SourceOptions:
     """Where the pairs of a data set come from."""
 
-    root: FileOrFolder = None
+    root: Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")] = None
     """The folder of the data set, with split.csv in it; of a manifest, the CSV file; phantoms have none."""
     split_file: OptionalFile = None
     """Another split.csv than the folder's."""
@@ -272,7 +237,7 @@ def refuse_options(command: object, names: Collection[str], where: str) -> None:
     """BadInput if any of these fields was given where it has no effect: a misunderstanding, which is told at once."""
     ignored = [name for name in changed_fields(command) if name in names]
     if ignored:
-        words = ", ".join(f"--{OTHER_NAMES.get(name, name).replace('_', '-')}" for name in ignored)
+        words = ", ".join("--set" if name == "settings" else f"--{name.replace('_', '-')}" for name in ignored)
         raise BadInput(f"{words} would have no effect {where}")
 
 

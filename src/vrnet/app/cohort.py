@@ -10,31 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vrnet.app.arguments import (
-    Folder,
-    Group,
-    Jobs,
-    LabelNamesText,
-    MethodOptions,
-    Name,
-    OptionalFolder,
-    changed_fields,
-    refuse_options,
-)
+from vrnet.app import arguments as args
 from vrnet.app.console import cohort_progress, end_if_any, method_title, print_line, this_command
-from vrnet.errors import BadInput, counted
+from vrnet.errors import BadInput, counted, some
 from vrnet.vocabulary import RegistrationOptions
 
 if TYPE_CHECKING:
-    from vrnet.app.subject import NamePairs, RegisterSubject, TrackSubject
+    from vrnet.app.subject import RegisterSubject, TrackSubject
     from vrnet.cohort.results import CohortFolder, Plan, Recipe
     from vrnet.cohort.run import Tally, Task
     from vrnet.cohort.table import CohortTable
     from vrnet.files import Row
 
-ListFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="LIST.csv")]
 WHOLE = "1/1"
 """The shard that is all of a list."""
+ENDED = "done", "failed"
+"""The states of subjects that are not left."""
 MAX_SHOWN = 10
 """Lines about missing files, about changes, and about reasons of failures."""
 MAX_SUSPECTS = 3
@@ -59,11 +50,11 @@ class Cohort:
     subject is done, whatever the verdicts; 3 where some failed or are left to another run; 130 after Ctrl-C.
     """
 
-    list_file: ListFile = None
+    list_file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="LIST.csv")] = None
     """The list of subjects."""
-    out: Folder
+    out: args.Folder
     """Folder for the results; made if it is not there."""
-    scan: OptionalFolder = None
+    scan: args.OptionalFolder = None
     """Instead of a list, a folder in the layout of ACDC or BIDS: writes DIR/pairs.csv, to be looked at and used; or
     DIR/cines.csv, where it has cines alone."""
     cines: bool = False
@@ -78,7 +69,7 @@ class Cohort:
     skip_broken: bool = False
     """Go on where files of the list are not there: those subjects fail. Otherwise all of them are named, and
     nothing is done."""
-    jobs: Jobs = 1
+    jobs: args.Jobs = 1
     """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS|FILE")] = None
     """The Dask scheduler of a cluster that runs, such as tcp://host:8786, or the file that it wrote; the workers must
@@ -88,39 +79,39 @@ class Cohort:
     bids: bool = False
     """Name results as BIDS derivatives: DIR/sub-NAME/sub-NAME_from-ES_to-ED_mode-image_xfm.nii.gz and so on, with a
     dataset_description.json. Of a pair, the transform back is written, too."""
-    method: Name = "default"
+    method: args.Name = "default"
     """Any name that `vrnet methods` lists."""
-    label_names: LabelNamesText = None
+    label_names: args.LabelNamesText = None
     """What the labels are called in pages and pictures; or a known set of names: acdc, ukbb, hippocampus or
     freesurfer. Columns of cohort.csv keep the numbers. Of cines they say which labels are RV, Myo and LV."""
-    options: Group[RegistrationOptions]
+    options: args.Group[RegistrationOptions]
     report: bool = False
     """Write the page and the pictures of each subject, too."""
-    method_options: Group[MethodOptions]
+    method_options: args.Group[args.MethodOptions]
 
     def run(self) -> None:
         from vrnet.files import is_folder
 
         if self.scan is not None:
             self.write_list(self.scan)
-            return
-        if self.list_file is None:
+        elif self.list_file is None:
             raise BadInput("there is no list of subjects: give LIST.csv, or --scan FOLDER to have one written")
-        if is_folder(self.list_file):
+        elif is_folder(self.list_file):
             raise BadInput(f"{self.list_file} is a folder: --scan {self.list_file} writes the list of its subjects")
-        if self.cines:
+        elif self.cines:
             raise BadInput("`cines` is for a folder that is scanned: whether a list is of cines, its columns say")
-        self.run_list(self.list_file)
+        else:
+            self.run_list(self.list_file)
 
     def write_list(self, folder: Path) -> None:
         """Write the list of a folder's subjects."""
         from vrnet.app.layouts import scan_folder, write_scanned
-        from vrnet.cohort.table import find_missing, read_table, some
+        from vrnet.cohort.table import find_missing, read_table
 
         if self.list_file is not None:
             raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
-        others = {*changed_fields(self)} - {"out", "scan", "cines"}
-        refuse_options(self, others, "on a folder that is listed: give that with the list")
+        others = {*args.changed_fields(self)} - {"out", "scan", "cines"}
+        args.refuse_options(self, others, "on a folder that is listed: give that with the list")
         found = scan_folder(folder, self.cines)
         path = write_scanned(found, self.out)
         print_line(
@@ -137,12 +128,15 @@ class Cohort:
         """Do what is to do of a list, write the tables, and say what came of it."""
         from vrnet.app.layouts import as_bids
         from vrnet.app.subject import is_taken
-        from vrnet.cohort.results import CohortFolder, check_kept, make_plan
+        from vrnet.cohort.results import CohortFolder, Survey, check_kept, make_plan
         from vrnet.cohort.run import Task, check_jobs
-        from vrnet.cohort.table import check_files, find_missing, read_table, rename_carried, shard
+        from vrnet.cohort.table import check_files, find_missing, read_table, rename_carried
         from vrnet.files import check_set
 
-        index, shards = read_shard(self.shard)
+        found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", self.shard)
+        index, shards = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not 1 <= index <= shards:
+            raise BadInput(f'--shard is "{self.shard}": give I/N, such as 3/100, with I from 1 to N')
         check_jobs(self.jobs, self.scheduler)
         table = read_table(path)
         work = self.work(table)
@@ -150,7 +144,7 @@ class Cohort:
         for name, new in renamed.items():
             print_line(f"The column {name} of the list is {new} in cohort.csv, which has a column {name} of its own.")
         folder = CohortFolder(self.out.absolute(), "." if self.bids else "subjects")
-        subjects, recipe = shard(table.subjects, index, shards), work.recipe()
+        subjects, recipe = table.subjects[index - 1 :: shards], work.recipe()
         plan, missing = make_plan(folder, subjects, recipe), find_missing(subjects)
         if self.dry_run:
             say(plan_lines(plan, self.retry))
@@ -163,7 +157,8 @@ class Cohort:
         say(plan_lines(plan, self.retry))
         tally = self.do(plan, Task(folder, work, recipe))
         say(f"No more work was given to {', '.join(names)}: {reason}" for reason, names in by_reason(tally.stopped))
-        if self.shard != WHOLE and not is_complete(folder, table, recipe):
+        survey = Survey(folder, recipe)  # what is left is found soonest from the end of the list
+        if self.shard != WHOLE and any(survey.state(one).kind not in ENDED for one in reversed(table.subjects)):
             failed = tally.failed + (0 if self.retry else len(plan.failed))
             done = len(plan.done) + tally.done
             print_line(f"Shard {self.shard}: {done:,} done, {failed:,} failed, {tally.left:,} left.")
@@ -183,54 +178,52 @@ class Cohort:
         from vrnet.app.subject import RegisterSubject, TrackSubject
         from vrnet.cardiac.labels import heart_of
         from vrnet.cohort.table import CINES
+        from vrnet.data.labels import names_told_by_files, read_label_names
         from vrnet.devices import find_device
 
         if self.scheduler is None:
             find_device(self.options.device)  # which fails at once if there is none
         are_cines = table.kind is CINES
         method = self.method_options.choice(self.method, "cine" if are_cines else "pair")
-        names = self.names_of_labels(table)
-        if names and not any(one.has_labels for one in table.subjects):
-            raise BadInput(f"names of labels are given, but not the labels: {table.path} names no labels")
+        names: dict[int, str] = {}
+        if self.label_names is not None:
+            names = read_label_names(self.label_names)
+            if not any(one.has_labels for one in table.subjects):
+                raise BadInput(f"names of labels are given, but not the labels: {table.path} names no labels")
+        elif not are_cines:  # of which they are known
+            files = (file for one in table.subjects for column, file in one.files.items() if column.endswith("labels"))
+            if names := names_told_by_files(files):
+                told = ", ".join(f"{label} {name}" for label, name in names.items())
+                print_line(f"Structures are called as in ACDC, whose names the files of the labels have: {told}.")
+        pairs = tuple(names.items())
         if not are_cines:
-            return RegisterSubject(method, self.options, self.report, self.bids, names)
+            return RegisterSubject(method, self.options, self.report, self.bids, pairs)
         if names:
-            heart_of(dict(names))  # which fails at once if the wall has no name
+            heart_of(names)  # which fails at once if the wall has no name
         known = RegistrationOptions(slices=self.options.slices, device=self.options.device)
         if self.options != known:
             raise BadInput("cines are tracked: leave out --affine, --brightness, --match-intensities and --folds")
-        return TrackSubject(method, known, self.report, self.bids, names)
-
-    def names_of_labels(self, table: "CohortTable") -> "NamePairs":
-        """What labels are called: as the user says, or else as the names of all their files tell.
-
-        Those of cines are known without."""
-        from vrnet.cohort.table import CINES
-        from vrnet.data.labels import names_told_by_files, read_label_names
-
-        if self.label_names is not None:
-            return tuple(read_label_names(self.label_names).items())
-        files = (file for one in table.subjects for column, file in one.files.items() if column.endswith("labels"))
-        names = () if table.kind is CINES else tuple(names_told_by_files(files).items())
-        if names:
-            told = ", ".join(f"{label} {name}" for label, name in names)
-            print_line(f"Structures are called as in ACDC, whose names the files of the labels have: {told}.")
-        return names
+        return TrackSubject(method, known, self.report, self.bids, pairs)
 
     def do(self, plan: "Plan", task: "Task") -> "Tally":
         """Do what is to do, here or elsewhere."""
         from vrnet.cohort.run import Tally, open_executor, run_tasks
         from vrnet.devices import CPU, find_device
+        from vrnet.files import replace_set
 
         subjects = plan.to_do(self.retry)
         if (self.jobs, self.scheduler, self.shard) == (1, None, WHOLE) and find_device(self.options.device) == CPU:
-            say(jobs_line(len(subjects)))
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+            if (jobs := min(cores, len(subjects))) > 1:
+                advice = f"--jobs {jobs} would use more of the {cores} cores here (it needs vrnet[cluster])"
+                print_line(f"One at a time: {advice}.")
         tally = Tally(len(subjects))
         try:
             with open_executor(len(subjects), self.jobs, self.scheduler) as executor, cohort_progress() as show:
                 task.folder.make(ended={one.name for one in (*plan.done, *plan.failed)})
                 if plan.again:  # tables would tell of results that are about to go
-                    remove_tables(task.folder, task.recipe)
+                    with replace_set(task.folder.path, planned_tables(task.recipe)):
+                        pass
                 return run_tasks(task, subjects, executor, show, tally)
         except KeyboardInterrupt:
             done, total = len(plan.done) + tally.done, len(plan.subjects)
@@ -242,15 +235,6 @@ class Cohort:
 def say(lines: Iterable[str]) -> None:
     for line in lines:
         print_line(line)
-
-
-def read_shard(text: str) -> tuple[int, int]:
-    """(I, N) of I/N."""
-    found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
-    index, shards = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not 1 <= index <= shards:
-        raise BadInput(f'--shard is "{text}": give I/N, such as 3/100, with I from 1 to N')
-    return index, shards
 
 
 # What is written of all subjects together.
@@ -297,33 +281,11 @@ def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe")
     return summary, rows
 
 
-def remove_tables(folder: "CohortFolder", recipe: "Recipe") -> None:
-    """Remove the tables of an earlier run."""
-    from vrnet.files import replace_set
-
-    with replace_set(folder.path, planned_tables(recipe)):
-        pass
-
-
-def is_complete(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe") -> bool:
-    """Whether every subject of a list is done, or has failed: then the shard that asks is the last to end.
-
-    Names are looked at first, since they are listed at once. What is left is found soonest from the end of the list."""
-    from vrnet.cohort.results import Survey
-
-    survey = Survey(folder, recipe)
-    if any(one.name not in survey.results and one.name not in survey.failures for one in table.subjects):
-        return False
-    return all(survey.state(one).kind in ("done", "failed") for one in reversed(table.subjects))
-
-
 # What is said: what the command will do, what came of it, and how to go on.
 
 
 def plan_lines(plan: "Plan", retry: bool) -> Iterator[str]:
     """What a run does, in numbers that add up, and why it replaces results."""
-    from vrnet.cohort.table import some
-
     to_do = {"new": plan.new, "again": plan.again, "that failed before": plan.failed if retry else []}
     parts = ", ".join(f"{len(subjects):,} {word}" for word, subjects in to_do.items() if subjects)
     left_alone = f", {len(plan.failed):,} failed" if plan.failed and not retry else ""
@@ -351,17 +313,9 @@ def missing_lines(missing: Mapping[str, str], skip_broken: bool) -> Iterator[str
         yield "Correct the list, or give --skip-broken with it, which makes failures of them."
 
 
-def jobs_line(subjects: int) -> Iterator[str]:
-    """That one process does not use all cores, if there are several."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if (jobs := min(cores, subjects)) > 1:
-        yield f"One at a time: --jobs {jobs} would use more of the {cores} cores here (it needs vrnet[cluster])."
-
-
 def ending_lines(summary: Mapping[str, Any], rows: "Sequence[Row]") -> Iterator[str]:
     """What came of a cohort: which verdicts are failed, which results to look at first, which subjects failed, and
     what is left."""
-    from vrnet.cohort.table import some
     from vrnet.report.cohort import heading
     from vrnet.verdict.rules import WORDS
 
@@ -376,15 +330,13 @@ def ending_lines(summary: Mapping[str, Any], rows: "Sequence[Row]") -> Iterator[
         told = "; ".join(f"{row['subject']} ({heading(row['suspicion_by'], names)})" for row in first)
         yield f"Look first at what is farthest from the others: {told}."
     yield from failure_lines({str(row["subject"]): str(row["reason"]) for row in rows if row["status"] == "failed"})
-    if left := [str(row["subject"]) for row in rows if row["status"] not in ("done", "failed")]:
+    if left := [str(row["subject"]) for row in rows if row["status"] not in ENDED]:
         yield f"Left, to another run or since they changed meanwhile: {some(left)}."
         yield f"To see to what is left: {this_command()}"
 
 
 def failure_lines(reasons: Mapping[str, str]) -> Iterator[str]:
     """Each reason why subjects could not be done, and which."""
-    from vrnet.cohort.table import some
-
     found = by_reason(reasons)
     yield from (f"Could not be done, {some(names)}: {reason}" for reason, names in found[:MAX_SHOWN])
     if len(found) > MAX_SHOWN:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
@@ -29,19 +29,17 @@ from vrnet.errors import InputWarning, Stage, counted
 if TYPE_CHECKING:
     from vrnet.cohort.run import Tally
     from vrnet.paper import tables as paper
-    from vrnet.report.measures import Row
     from vrnet.training.fit import TrainingStatus
 
 
-# Lines of progress where nothing can be written over, as in a log: whoever reads it must see that the run lives.
-
 FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
-"""Until the first line, and between two lines."""
+"""Until the first line of progress in a log, and between two lines."""
 
 
 @contextmanager
 def from_time_to_time(say: Callable[[], None]) -> Iterator[None]:
-    """Say something again and again meanwhile, also while nothing ends."""
+    """Say something again and again meanwhile, also while nothing ends: whoever reads a log must see that the run
+    lives."""
     end = Event()
 
     def repeat() -> None:
@@ -115,16 +113,9 @@ def notes(reword: Callable[[str], str] = str) -> Iterator[None]:
     with warnings.catch_warnings():
         shown_by_others, noted = warnings.showwarning, set[str]()
 
-        def show(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: Any, **others: Any) -> None:
             if not issubclass(category, InputWarning):
-                shown_by_others(message, category, filename, lineno, file, line)
+                shown_by_others(message, category, *place, **others)
             elif str(message) not in noted:
                 noted.add(str(message))
                 print_line(f"Note: {reword(str(message))}.")
@@ -143,7 +134,7 @@ def show_errors_only() -> None:
 def progress_bar(*columns: ProgressColumn, line: Callable[[Task], str]) -> Iterator[tuple[Progress, TaskID]]:
     """A bar on the error stream, so that results can be piped, and its task; where that is a file, a line now and
     then."""
-    with Progress(*columns, console=bar_screen) as bar:
+    with Progress(*columns, console=bar_screen, speed_estimate_period=3600) as bar:
         task = bar.add_task("starting", total=None, line="starting")
 
         def print_line_of_task() -> None:
@@ -177,7 +168,30 @@ def cohort_progress() -> Iterator[Callable[["Tally"], None]]:
     """A function that shows how far a cohort is."""
     columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
     with progress_bar(*columns, line=lambda now: str(now.fields["line"])) as (bar, task):
-        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.failed, line=tally.line())
+
+        def show(tally: "Tally") -> None:
+            bar.update(task, total=tally.total, completed=tally.done + tally.failed)
+            bar.update(task, line=tally_line(tally, bar.tasks[task].speed))
+
+        yield show
+
+
+def tally_line(tally: "Tally", per_second: float | None) -> str:
+    """12 done, 1 failed, 27 left, 3.2 per minute, 9 min left."""
+    parts = [f"{tally.done:,} done", f"{tally.failed:,} failed", f"{tally.left:,} left"]
+    if per_second:
+        parts.append(f"{per_second:.3g} per second" if per_second >= 1 else f"{60 * per_second:.3g} per minute")
+        if tally.left:
+            parts.append(f"{duration(tally.left / per_second)} left")
+    return ", ".join(parts if tally.has_workers else [*parts, "no worker yet"])
+
+
+def duration(seconds: float) -> str:
+    """45 s, 9 min, 3.5 h, 12 days."""
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds:.0f} s"
 
 
 @contextmanager
@@ -211,25 +225,19 @@ def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
 
 
 def status_line(status: "TrainingStatus") -> str:
-    """250/300, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s."""
-    parts = [f"{status.step}/{status.steps}", f"loss {decimals(status.loss)}"]
+    """250/300, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s; of more than three θ, the range: θ .090–.500."""
+
+    def decimals(value: float, digits: int = 3) -> str:
+        return f"{value:.{digits}f}".removeprefix("0")
+
+    parts = [f"{status.step}/{status.steps}", f"loss {decimals(status.loss, 4)}"]
     if "val_dice" in status.scores:
-        parts.append(f"Dice {decimals(status.scores['val_dice'], 3)}")
-    if status.thetas:
-        parts.append("θ " + values_or_range(status.thetas))
+        parts.append(f"Dice {decimals(status.scores['val_dice'])}")
+    if len(status.thetas) > 3:
+        parts.append(f"θ {decimals(min(status.thetas))}–{decimals(max(status.thetas))}")
+    elif status.thetas:
+        parts.append(" ".join(["θ", *map(decimals, status.thetas)]))
     return ", ".join([*parts, f"{status.steps_per_second:.3g} steps/s"])
-
-
-def values_or_range(values: list[float]) -> str:
-    """Up to three values: .098 .113; of more, the least and the greatest: .090–.500."""
-    if len(values) > 3:
-        return f"{decimals(min(values), 3)}–{decimals(max(values), 3)}"
-    return " ".join(decimals(value, 3) for value in values)
-
-
-def decimals(value: float, digits: int = 4) -> str:
-    """.0123: no zero before the point."""
-    return f"{value:.{digits}f}".removeprefix("0")
 
 
 def best_score(row: Mapping[str, int | float], others: Mapping[str, Mapping[str, int | float]]) -> str:
@@ -250,29 +258,22 @@ def print_metrics(metrics: dict[str, Any]) -> None:
 
 def metrics_table(metrics: dict[str, Any]) -> Table:
     """metrics.json as one row per measure, before and after."""
-    from vrnet.report.measures import NAMES, WHOLE_VOLUME, number, summary
+    from vrnet.report import measures
 
-    means = {"Dice": "Dice, mean", **{name: f"Mean {name}" for name in (WHOLE_VOLUME, NAMES["dice_mean_over_slices"])}}
-    title = method_title(metrics["method"], metrics.get("weights"))
-    title += ", slice by slice" if metrics["slice_by_slice"] else ""
-    table = numbers_table(title, "before", "after")
-    for row in [*dice_rows(metrics), *summary(metrics)]:
-        table.add_row(Text(means.get(row.name, row.name)), row.before, row.after)
+    names = {"Dice": "Dice, mean"}
+    names |= {name: f"Mean {name}" for name in (measures.WHOLE_VOLUME, measures.NAMES["dice_mean_over_slices"])}
+    by_slice = ", slice by slice" if metrics["slice_by_slice"] else ""
+    table = numbers_table(method_title(metrics["method"], metrics.get("weights")) + by_slice, "before", "after")
+    if "dice" in metrics:
+        label_names, whole = metrics.get("label_names", {}), measures.title("dice", metrics).removeprefix("Dice")
+        rows = measures.by_structure({"dice": metrics["dice"], "label_names": label_names})[0].rows
+        for row in rows if len(rows) <= MAX_STRUCTURES else []:
+            table.add_row(Text(f"Dice {row.name}{whole}"), row.before, row.after)
+    for row in measures.summary(metrics):
+        table.add_row(Text(names.get(row.name, row.name)), row.before, row.after)
     if metrics["seconds"] is not None:
-        table.add_row("Seconds", "", number(metrics["seconds"]))
+        table.add_row("Seconds", "", measures.number(metrics["seconds"]))
     return table
-
-
-def dice_rows(metrics: dict[str, Any]) -> "list[Row]":
-    """The Dice of each structure, unless there are too many of them."""
-    from vrnet.report.measures import by_structure, title
-
-    names = metrics.get("label_names", {})
-    rows = by_structure({"dice": metrics["dice"], "label_names": names})[0].rows if "dice" in metrics else []
-    if len(rows) > MAX_STRUCTURES:
-        return []
-    whole = title("dice", metrics).removeprefix("Dice")
-    return [replace(row, name=f"Dice {row.name}{whole}") for row in rows]
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

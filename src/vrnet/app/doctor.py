@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -55,10 +55,6 @@ EXTRAS = {
     "test": "the tests",
 }
 """What each extra gives."""
-MIN_FREE_BYTES = 1e9
-SELF_TEST_SHAPE, SELF_TEST_SPACING_MM = (96, 96), 2.5
-MAX_ERROR_PART = 0.5
-"""Of the true motion: what a registration may leave of it; a working one leaves a fifth."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ def examine() -> dict[str, list[Check]]:
     """All checks, by what they are about; without PyTorch the others cannot be made."""
     first = {
         "versions": [*check_versions()],
-        "extras": [check_extra(name) for name in EXTRAS],
+        "extras": [*check_extras()],
         "devices": [*check_devices()],
     }
     if not all(check.is_fine for check in first["devices"]):
@@ -113,13 +109,14 @@ def installed(package: str) -> str | None:
         return None
 
 
-def check_extra(name: str) -> Check:
-    """Whether an extra is there; without one, all that does not need it works."""
-    packages = [package for package in requirements(name) if package != "vrnet"]
-    if any(installed(package) is None for package in packages):
-        found = f"not installed; it gives {EXTRAS[name]}"
-        return Check(name, found, hint=f"if you need that: {how_to_install(name)}")
-    return Check(name, f"{EXTRAS[name]} ({', '.join(f'{package} {installed(package)}' for package in packages)})")
+def check_extras() -> Iterator[Check]:
+    """Which extras are there; without one, all that does not need it works."""
+    for name, gives in EXTRAS.items():
+        versions = {package: installed(package) for package in requirements(name) if package != "vrnet"}
+        if None in versions.values():
+            yield Check(name, f"not installed; it gives {gives}", hint=f"if you need that: {how_to_install(name)}")
+        else:
+            yield Check(name, f"{gives} ({', '.join(f'{package} {found}' for package, found in versions.items())})")
 
 
 def check_devices() -> Iterator[Check]:
@@ -142,26 +139,24 @@ def check_devices() -> Iterator[Check]:
 
 
 def check_folders() -> Iterator[Check]:
-    """Whether prepared subjects and temporary files can be written."""
+    """Whether prepared subjects and temporary files, or what is nearest above their folders, can be written."""
     from vrnet.data.prepared import cache_folder
 
-    yield check_folder("cache", cache_folder, "set XDG_CACHE_HOME to one that you may write")
-    yield check_folder(
-        "temporary files", lambda: Path(tempfile.gettempdir()), "set TMPDIR to a folder that you may write"
-    )
-
-
-def check_folder(name: str, find: Callable[[], Path], hint: str) -> Check:
-    """Whether a folder, or the nearest that is there above it, can be written, and has room."""
-    try:
-        folder = find()
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        with tempfile.TemporaryFile(dir=there):
-            free = shutil.disk_usage(there).free
-    except (BadInput, OSError) as error:
-        return Check(name, f"cannot be written: {error}", False, hint)
-    is_roomy = free >= MIN_FREE_BYTES
-    return Check(name, f"{folder}, {free / 1e9:.1f} GB free", is_roomy, "" if is_roomy else "make room there")
+    hints = {
+        "cache": "set XDG_CACHE_HOME to one that you may write",
+        "temporary files": "set TMPDIR to a folder that you may write",
+    }
+    for name, hint in hints.items():
+        try:
+            folder = cache_folder() if name == "cache" else Path(tempfile.gettempdir())
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            with tempfile.TemporaryFile(dir=there):
+                free = shutil.disk_usage(there).free
+        except (BadInput, OSError) as error:
+            yield Check(name, f"cannot be written: {error}", False, hint)
+            continue
+        is_roomy = free >= 1e9
+        yield Check(name, f"{folder}, {free / 1e9:.1f} GB free", is_roomy, "" if is_roomy else "make room there")
 
 
 def check_registration() -> Iterator[Check]:
@@ -169,23 +164,18 @@ def check_registration() -> Iterator[Check]:
     for method in ("short-axis", "TV-L1"):
         start = perf_counter()
         try:
-            before, after = end_point_errors(method)
-        except Exception as error:  # whatever is broken here is what the doctor was asked to find
-            yield Check(method, f"{type(error).__name__}: {error}", False, "install vrnet again")
+            from vrnet.evaluation.pair import motion_error
+            from vrnet.phantom import phantom
+            from vrnet.registration.arrays import register
+
+            patient = phantom(7, (96, 96), 2.5)
+            field = register(patient.fixed[0, 0], patient.moving[0, 0], method, spacing=patient.spacing).field
+            heart = patient.fixed_labels[0, 0].numpy() > 0
+            error = motion_error(field.numpy(), patient.field[0].numpy(), patient.spacing, heart)
+        except Exception as broken:  # whatever is broken here is what the doctor was asked to find
+            yield Check(method, f"{type(broken).__name__}: {broken}", False, "install vrnet again")
             continue
+        before, after = (error[f"end_point_error_mm_{when}"] for when in ("before", "after"))
         found = f"{before:.2f} mm from the true motion before, {after:.2f} mm after; {perf_counter() - start:.1f} s"
-        is_fine = after < MAX_ERROR_PART * before
+        is_fine = after < 0.5 * before  # a working one leaves a fifth
         yield Check(method, found, is_fine, "" if is_fine else "install vrnet again, and report this if it stays")
-
-
-def end_point_errors(method: str) -> tuple[float, float]:
-    """Mean distance from the true motion in a phantom's heart, in mm: of no motion, and of what a method finds."""
-    from vrnet.evaluation.pair import motion_error
-    from vrnet.phantom import phantom
-    from vrnet.registration.arrays import register
-
-    patient = phantom(7, SELF_TEST_SHAPE, SELF_TEST_SPACING_MM)
-    found = register(patient.fixed[0, 0], patient.moving[0, 0], method, spacing=patient.spacing)
-    heart = patient.fixed_labels[0, 0].numpy() > 0
-    error = motion_error(found.field.numpy(), patient.field[0].numpy(), patient.spacing, heart)
-    return error["end_point_error_mm_before"], error["end_point_error_mm_after"]

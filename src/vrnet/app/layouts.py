@@ -25,10 +25,7 @@ from vrnet.provenance import __version__
 from vrnet.report.cine import CURVES, GIF, PAGE
 from vrnet.report.figures import THUMBNAIL
 
-PAIR_LIST, CINE_LIST = "pairs.csv", "cines.csv"
 ENTITY = re.compile(r"([a-zA-Z0-9]+)-([a-zA-Z0-9]+)")
-SUFFIXES = ".nii.gz", ".nii"
-CINE_AXES = 4
 GROUP = "group"
 """The column of ACDC's groups, which pages compare."""
 
@@ -39,48 +36,27 @@ def scan_folder(folder: Path, cines: bool = False) -> list[Row]:
     if not is_folder(folder):
         raise BadInput(f"{folder} is no folder: give one in the layout of ACDC or BIDS")
     pairs = [] if cines else scan_acdc(folder) or [*scan_bids(folder)]
-    found = pairs or [*scan_acdc_cines(folder)] or [*scan_bids_cines(folder)]
-    if not found:
-        raise BadInput(
-            f"no {'cines' if cines else 'pairs or cines'} are found in {folder}: neither patients as in ACDC "
-            "(patient001/Info.cfg, patient001_4d.nii.gz), nor sub-… with images of ED and ES, of two sessions, or "
-            "…_cine.nii.gz of four axes, as in BIDS"
-        )
-    return found
+    if found := pairs or [*scan_acdc_cines(folder)] or [*scan_bids(folder, cines=True)]:
+        return found
+    raise BadInput(
+        f"no {'cines' if cines else 'pairs or cines'} are found in {folder}: neither patients as in ACDC "
+        "(patient001/Info.cfg, patient001_4d.nii.gz), nor sub-… with images of ED and ES, of two sessions, or "
+        "…_cine.nii.gz of four axes, as in BIDS"
+    )
 
 
 def scan_acdc(folder: Path) -> list[Row]:
     """Each patient: end-diastole fixed, end-systole moving, with their labels where there are any.
 
     A patient whose images are missing is listed, so that it is missed; none is where nobody has any, but cines."""
-    rows = [acdc_pair(path.parent) for path in sorted(folder.glob("*/Info.cfg"))]
-    return rows if any(exists(row["fixed"]) or exists(row["moving"]) for row in rows) else []
-
-
-def acdc_pair(place: Path) -> Row:
-    """The row of a patient."""
-    frames = [place / f"{place.name}_frame{number:02d}" for number in frame_numbers(place)]
-    files = {part: Path(f"{frame}.nii.gz") for part, frame in zip(("fixed", "moving"), frames, strict=True)}
-    labels = {f"{part}_labels": Path(f"{frame}_gt.nii.gz") for part, frame in zip(files, frames, strict=True)}
-    labels = labels if all(map(exists, labels.values())) else {}
-    return {"subject": place.name, **files, **labels, **group_cell(place)}
-
-
-def group_cell(place: Path) -> Row:
-    """The column that says what a patient of ACDC suffers from; none where Info.cfg does not say."""
-    try:
-        return {GROUP: group_of(place)}
-    except BadInput:
-        return {}
-
-
-def scan_bids(folder: Path) -> Iterator[Row]:
-    """Each subject, with its session in the name where pairs lie within sessions."""
-    for subject in sorted(path for path in folder.glob("sub-*") if path.is_dir()):
-        images = [path for path in sorted(subject.rglob("*")) if path.name.endswith(SUFFIXES)]
-        pairs = [*pairs_of_phases(images)] or [*pairs_of_sessions(images)]
-        for name, fixed, moving in pairs:
-            yield {"subject": name if len(pairs) > 1 else subject.name, "fixed": fixed, "moving": moving}
+    rows = []
+    for place in sorted(path.parent for path in folder.glob("*/Info.cfg")):
+        frames = [place / f"{place.name}_frame{number:02d}" for number in frame_numbers(place)]
+        files = {part: Path(f"{frame}.nii.gz") for part, frame in zip(PAIRS.needed, frames, strict=True)}
+        labels = {f"{part}_labels": Path(f"{frame}_gt.nii.gz") for part, frame in zip(files, frames, strict=True)}
+        labels = labels if all(map(exists, labels.values())) else {}
+        rows.append({"subject": place.name, **files, **labels, **group_cell(place)})
+    return rows if any(exists(row[part]) for row in rows for part in PAIRS.needed) else []
 
 
 def scan_acdc_cines(folder: Path) -> Iterator[Row]:
@@ -94,14 +70,26 @@ def scan_acdc_cines(folder: Path) -> Iterator[Row]:
         yield row
 
 
-def scan_bids_cines(folder: Path) -> Iterator[Row]:
-    """Each image of four axes whose name ends in _cine; by the name of its subject, or by its own where there are more
-    of a subject."""
+def group_cell(place: Path) -> Row:
+    """The column that says what a patient of ACDC suffers from; none where Info.cfg does not say."""
+    try:
+        return {GROUP: group_of(place)}
+    except BadInput:
+        return {}
+
+
+def scan_bids(folder: Path, cines: bool = False) -> Iterator[Row]:
+    """The pairs, or the cines, of each subject, by its name; where it has more, by the names of the files."""
     for subject in sorted(path for path in folder.glob("sub-*") if path.is_dir()):
-        images = [path for path in sorted(subject.rglob("*_cine.nii*")) if path.name.endswith(SUFFIXES)]
-        cines = [path for path in images if axes_of(path) == CINE_AXES]
-        for path in cines:
-            yield {"subject": stem(path) if len(cines) > 1 else subject.name, "cine": path}
+        images = [path for path in sorted(subject.rglob("*")) if path.name.endswith((".nii.gz", ".nii"))]
+        found: dict[str, tuple[Path, ...]]
+        if cines:
+            found = {stem(path): (path,) for path in images if stem(path).endswith("_cine") and axes_of(path) == 4}
+        else:
+            found = pairs_of_phases(images) or pairs_of_sessions(images)
+        for name, files in found.items():
+            columns = CINES.needed if cines else PAIRS.needed
+            yield {"subject": name if len(found) > 1 else subject.name, **dict(zip(columns, files, strict=True))}
 
 
 def axes_of(path: Path) -> int:
@@ -114,24 +102,26 @@ def axes_of(path: Path) -> int:
         return 0
 
 
-def pairs_of_phases(images: list[Path]) -> Iterator[tuple[str, Path, Path]]:
-    """(name, fixed, moving) of images whose names differ in that an entity is ED here and ES there."""
+def pairs_of_phases(images: list[Path]) -> dict[str, tuple[Path, ...]]:
+    """{name: (fixed, moving)} of images whose names differ in that an entity is ED here and ES there."""
     by_name = {path.name: path for path in images}
+    found: dict[str, tuple[Path, ...]] = {}
     for path in images:
         for entity, value in ENTITY.findall(path.name):
             other = by_name.get(path.name.replace(f"{entity}-{value}", f"{entity}-ES", 1))
             if value == "ED" and other is not None:
-                yield stem(path).replace(f"_{entity}-{value}", ""), path, other
+                found[stem(path).replace(f"_{entity}-{value}", "")] = path, other
+    return found
 
 
-def pairs_of_sessions(images: list[Path]) -> Iterator[tuple[str, Path, Path]]:
-    """(name, fixed, moving) of images that are there in exactly two sessions."""
-    kinds: dict[str, list[Path]] = {}
+def pairs_of_sessions(images: list[Path]) -> dict[str, tuple[Path, ...]]:
+    """{name: (fixed, moving)} of images that are there in exactly two sessions."""
+    found: dict[str, tuple[Path, ...]] = {}
     for path in images:
-        kinds.setdefault(re.sub("_ses-[a-zA-Z0-9]+", "", stem(path)), []).append(path)
-    for name, found in kinds.items():
-        if len(found) == 2 and all("ses-" in path.name for path in found):
-            yield name, found[0], found[1]
+        if "ses-" in path.name:
+            name = re.sub("_ses-[a-zA-Z0-9]+", "", stem(path))
+            found[name] = *found.get(name, ()), path
+    return {name: files for name, files in found.items() if len(files) == 2}
 
 
 def stem(path: Path) -> str:
@@ -141,19 +131,17 @@ def stem(path: Path) -> str:
 
 def write_scanned(rows: list[Row], folder: Path) -> Path:
     """Write the list in a folder, with paths relative to it; BadInput where there is one, which may be edited."""
-    kind, name = (CINES, CINE_LIST) if "cine" in rows[0] else (PAIRS, PAIR_LIST)
-    path = folder / name
+    kind = CINES if "cine" in rows[0] else PAIRS
+    path, base = folder / f"{kind.noun}.csv", folder.absolute()
     if exists(path):
         raise BadInput(f"{path} is there, and may have been edited: move it away, or choose another folder")
     columns = [column for column in (*kind.columns, GROUP) if any(column in row for row in rows)]
-    base = folder.absolute()
-    write_rows([{column: relative(row[column], base) for column in columns if column in row} for row in rows], path)
+
+    def relative(cell: object) -> object:
+        return os.path.relpath(cell.absolute(), base) if isinstance(cell, Path) else cell
+
+    write_rows([{column: relative(row[column]) for column in columns if column in row} for row in rows], path)
     return path
-
-
-def relative(cell: object, base: Path) -> object:
-    """A path as seen from a folder; anything else as it is."""
-    return os.path.relpath(cell.absolute(), base) if isinstance(cell, Path) else cell
 
 
 # A cohort as BIDS derivatives: DIR/sub-X/sub-X_from-ES_to-ED_mode-image_xfm.nii.gz, and a description of the data set.
@@ -162,7 +150,6 @@ def relative(cell: object, base: Path) -> object:
 # file brings an image of the space `from` to the space `to`. A pair comes with both directions, a cine with that to
 # the reference frame.
 
-BIDS_VERSION = "1.9.0"
 DESCRIPTION, IGNORE = "dataset_description.json", ".bidsignore"
 IGNORED = f"""\
 cohort.csv
@@ -179,8 +166,6 @@ index.html
 """What a validator need not know."""
 LABEL = "sub-"
 """How the names of subjects begin."""
-PHASE = re.compile("(?<![A-Za-z0-9])(ED|ES)(?![A-Za-z0-9])")
-"""A phase of the heart in a file name."""
 XFM = "{subject}_from-{start}_to-{end}_mode-image_xfm.nii.gz"
 NAMES = {
     AFFINE: "{subject}_from-{moving}_to-{fixed}_mode-image_desc-affine_xfm.tfm",
@@ -204,16 +189,11 @@ NAMES = {
 def as_bids(table: CohortTable) -> CohortTable:
     """The list with its subjects named as BIDS has them, sub-X, where X is letters and digits; BadInput if two are then
     the same, or one has neither."""
-    refuse(
-        table.subjects,
-        lambda one: label(one.name) == LABEL,
-        table.path,
-        "whose subject has none of the letters A to Z, a to z and digits that names in BIDS are made of",
-        "name them otherwise, or leave out `bids`",
-    )
-    subjects = tuple(replace(one, name=label(one.name)) for one in table.subjects)
-    check_subjects(subjects, table.path, table.kind)
-    return replace(table, subjects=subjects)
+    fault = "whose subject has none of the letters A to Z, a to z and digits that names in BIDS are made of"
+    refuse(table, lambda one: label(one.name) == LABEL, fault, "name them otherwise, or leave out `bids`")
+    table = replace(table, subjects=tuple(replace(one, name=label(one.name)) for one in table.subjects))
+    check_subjects(table)
+    return table
 
 
 def label(name: str) -> str:
@@ -223,12 +203,14 @@ def label(name: str) -> str:
 
 def name_pair(folder: Path, subject: Subject, transform: Transform, moving: Grid) -> None:
     """Give the files of a registration the names of BIDS, and add the transform back, on the grid of moving."""
-    ends = spaces_of(subject)
-    rename(folder, subject, TRANSFORM, XFM, start=ends[1], end=ends[0])
-    back = XFM.format(subject=subject.name, start=ends[0], end=ends[1])
+    phase = re.compile("(?<![A-Za-z0-9])(ED|ES)(?![A-Za-z0-9])")
+    told = [found[1] for part in PAIRS.needed if (found := phase.search(Path(subject.files[part]).name))]
+    fixed, other = told if len({*told}) == 2 else PAIRS.needed
+    rename(folder, subject, TRANSFORM, XFM, start=other, end=fixed)
+    back = XFM.format(subject=subject.name, start=fixed, end=other)
     transform.inverse(moving).transform.save(folder / back)
     for name, form in NAMES.items():
-        rename(folder, subject, name, form, fixed=ends[0], moving=ends[1])
+        rename(folder, subject, name, form, fixed=fixed, moving=other)
 
 
 def name_tracking(folder: Path, subject: Subject, reference: int, frames: int) -> None:
@@ -247,19 +229,12 @@ def rename(folder: Path, subject: Subject, name: str, form: str, **spaces: str) 
         (folder / name).rename(folder / form.format(subject=subject.name, **spaces))
 
 
-def spaces_of(subject: Subject) -> tuple[str, str]:
-    """ED and ES where the names of the files say so; else fixed and moving."""
-    found = [PHASE.search(Path(subject.files[part]).name) for part in ("fixed", "moving")]
-    phases = tuple(match[1] for match in found if match)
-    return (phases[0], phases[1]) if len(set(phases)) == 2 else ("fixed", "moving")
-
-
 def description() -> dict[str, Any]:
     """What dataset_description.json holds."""
     made_by = {"Name": "vrnet", "Version": __version__}
     return {
         "Name": "Registrations by vrnet",
-        "BIDSVersion": BIDS_VERSION,
+        "BIDSVersion": "1.9.0",
         "DatasetType": "derivative",
         "GeneratedBy": [made_by],
     }

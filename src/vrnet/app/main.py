@@ -69,11 +69,6 @@ HELP = "--help", "-h"
 MIN_COLUMNS, MAX_COLUMNS = 40, 100
 """Columns of the terminal: in fewer than any word has, tyro would never end; longer lines are hard to read."""
 UNREAD_STATUS = 141
-NO_MEMORY_WORDS = (
-    "allocate memory", "bad_alloc", "bad allocation", "out of memory", "not enough memory", "can't start new thread",
-    "could not create a primitive", "multithreader",
-)  # fmt: skip
-"""In the messages of PyTorch, ITK and Python where memory did not suffice."""
 
 
 def main() -> None:
@@ -126,26 +121,17 @@ def load_command(name: str) -> "type[Command]":
 
 
 def commands_text() -> str:
-    """Every command, with the first sentence of its help."""
+    """Every command, with the first paragraph of its docstring, which is read from its source."""
     beside = max(map(len, COMMANDS)) + 4
     width = max(min(shutil.get_terminal_size().columns, MAX_COLUMNS) - beside, 20)
     lines = ["usage: vrnet COMMAND [options]", ""]
     for name, place in COMMANDS.items():
-        first, *more = wrap(first_paragraph(place), width)
+        module, _, cls = place.partition(":")
+        source = Path(getattr(find_spec(module), "origin", "")).read_text(encoding="utf-8")
+        nodes = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == cls)
+        first, *more = wrap((ast.get_docstring(next(nodes)) or "").partition("\n\n")[0], width)
         lines += [f"  {name:{beside - 2}}{first}", *(" " * beside + line for line in more)]
     return "\n".join([*lines, "", "vrnet COMMAND --help explains one; vrnet alone says where to begin."])
-
-
-def first_paragraph(place: str) -> str:
-    """The first paragraph of the docstring of module:class, from its source."""
-    module, _, cls = place.partition(":")
-    source = getattr(find_spec(module), "origin", "")
-    (definition,) = (
-        node
-        for node in ast.parse(Path(source).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and node.name == cls
-    )
-    return (ast.get_docstring(definition) or "").partition("\n\n")[0]
 
 
 def describe(error: BaseException, command: str = "") -> tuple[str, int]:
@@ -162,25 +148,25 @@ def describe(error: BaseException, command: str = "") -> tuple[str, int]:
         return f"{place}{said}: check the place, its room and your permission", 2
     if isinstance(error, ImportError):
         return f"{error}: `vrnet doctor` says what to install", 2
-    message = (str(error).strip() or "no message").splitlines()[0]
-    return f"{type(error).__name__}: {message}: please report this{save_traceback(error)}", 1
+    message = f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}: please report this"
+    with (
+        suppress(OSError),
+        tempfile.NamedTemporaryFile("w", prefix="vrnet-", suffix=".txt", delete=False, encoding="utf-8") as file,
+    ):
+        file.writelines(traceback.format_exception(error))
+        message += f", with {file.name}"
+    return message, 1
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Whether memory did not suffice, as Python, PyTorch and ITK say it."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in NO_MEMORY_WORDS)
-
-
-def save_traceback(error: BaseException) -> str:
-    """ ", with FILE", which says where in the code an error came up; nothing where no file can be written."""
-    try:
-        with tempfile.NamedTemporaryFile("w", prefix="vrnet-", suffix=".txt", delete=False, encoding="utf-8") as file:
-            file.writelines(traceback.format_exception(error))
-    except OSError:
-        return ""
-    return f", with {file.name}"
+    words = (
+        "allocate memory", "bad_alloc", "bad allocation", "out of memory", "not enough memory",
+        "can't start new thread", "could not create a primitive", "multithreader",
+    )  # fmt: skip
+    return isinstance(error, RuntimeError) and any(found in str(error).lower() for found in words)
 
 
 def print_error(message: str) -> None:

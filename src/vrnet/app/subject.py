@@ -26,24 +26,19 @@ from vrnet.report.figures import THUMBNAIL, write_thumbnail
 from vrnet.report.pair import View
 from vrnet.vocabulary import RegistrationOptions
 
-MEASURES = {"ncc": ("similarity", "ncc"), "mae": ("similarity", "mae")}
 OVERLAPS = {"dice": "dice", "hausdorff_mm": "hausdorff_mm", "surface_mm": "mean_surface_distance_mm"}
 """Columns, each before and after, of what metrics.json has by structure."""
-FIELD = ("folding_percent", "folding_strict_percent", "jacobian_gradient")
+FIELD = "folding_percent", "folding_strict_percent", "jacobian_gradient"
 VOLUMES = (
-    "lv_ejection_fraction_percent",
-    "rv_ejection_fraction_percent",
-    "lv_largest_ml",
-    "lv_smallest_ml",
-    "mass_g",
-)
+    "lv_ejection_fraction_percent", "rv_ejection_fraction_percent", "lv_largest_ml", "lv_smallest_ml", "mass_g",
+)  # fmt: skip
 MEASURED = re.compile(
     rf"(dice|hausdorff_mm|surface_mm|ncc|mae)_(before|after)|dice_\d+|{'|'.join((*FIELD, *VOLUMES))}|peak_.*_percent"
     "|closure_(forward|backward)_mm|frames|frames_repaired|method|device"
 )
 """The names of what is measured of a subject."""
-NamePairs = tuple[tuple[int, str], ...]
-"""(label, name): as pairs, so that what is done can be hashed."""
+NOT_SHOWN: Progress = lambda done: None  # noqa: E731
+"""Nobody looks at how far a single subject is."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +51,8 @@ class SubjectWork:
     report: bool = False
     bids: bool = False
     """Whether files have the names of BIDS derivatives."""
-    label_names: NamePairs = ()
-    """What labels are called; of cines, where they are not numbered as in ACDC."""
+    label_names: tuple[tuple[int, str], ...] = ()
+    """What labels are called; of cines, where they are not numbered as in ACDC. In pairs, so that all can be hashed."""
 
     def asked(self) -> dict[str, Any]:
         """The options that results depend on. The device is none: a run may go on elsewhere."""
@@ -68,10 +63,14 @@ class SubjectWork:
         names = {str(label): name for label, name in self.label_names}
         return json_ready(
             {
-                **{"method": str(self.method.load()), "weights": self.method.weights_sha256},
+                "method": str(self.method.load()),
+                "weights": self.method.weights_sha256,
                 **self.asked(),
-                **{"report": self.report, "bids": self.bids, "label_names": names},
-                **{"vrnet": __version__, "commit": commit()},
+                "report": self.report,
+                "bids": self.bids,
+                "label_names": names,
+                "vrnet": __version__,
+                "commit": commit(),
             }
         )
 
@@ -85,12 +84,14 @@ class RegisterSubject(SubjectWork):
             pair = read_pair(*(subject.path(column) for column in PAIRS.files))
             pair = pair.named(dict(self.label_names))  # not every subject has every structure
             method = self.method.load()
-            result, metrics, _ = register_files(no_stage, pair, method, folder, self.options, report=self.report)
+            result, metrics, _ = register_files(
+                lambda name: NOT_SHOWN, pair, method, folder, self.options, report=self.report
+            )
             write_thumbnail(folder / THUMBNAIL, View.of(result))
             if self.bids:
                 name_pair(folder, subject, result.transform, pair.moving.grid)
         (folder / RECORD).unlink()  # done.json records the files
-        return row_of(metrics) | said([*notes, *notes_on(result)])
+        return row_of(metrics) | notes_cell([*notes, *notes_on(result)])
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,13 @@ class TrackSubject(SubjectWork):
                 device=self.options.device,
             )
             result = request.run()
-            write_results(result, folder, no_stage("writing"))
+            write_results(result, folder, NOT_SHOWN)
             if self.report:
                 write_report(result, folder)
             write_thumbnail(folder / THUMBNAIL, shown_pair(result))
         if self.bids:
             name_tracking(folder, subject, result.frame, len(result.cine))
-        return row_of_tracking(result.metrics()) | said([*notes, *result.notes()])
+        return row_of_tracking(result.metrics()) | notes_cell([*notes, *result.notes()])
 
 
 @contextmanager
@@ -133,14 +134,9 @@ def computing_alone() -> Iterator[list[str]]:
     notes += dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, InputWarning))
 
 
-def said(notes: list[str]) -> Row:
-    """The part of a row that holds notes, if there are any: what the terminal says of a single subject."""
+def notes_cell(notes: list[str]) -> Row:
+    """The cell of a row that holds notes, if there are any: what the terminal says of a single subject."""
     return {"notes": " ".join(note if note.endswith((".", ")")) else f"{note}." for note in notes)} if notes else {}
-
-
-def no_stage(name: str) -> Progress:
-    """Nobody looks at how far a single subject is."""
-    return lambda done: None
 
 
 def is_taken(column: str) -> bool:
@@ -151,8 +147,8 @@ def is_taken(column: str) -> bool:
 def row_of(metrics: Mapping[str, Any]) -> Row:
     """The row of a table that metrics.json comes to."""
     row: Row = {"verdict": metrics["verdict"]["level"], "reason": " ".join(metrics["verdict"]["reasons"])}
-    for column, (part, name) in MEASURES.items():
-        row |= {f"{column}_{when}": metrics[part][f"{name}_{when}"] for when in ("before", "after")}
+    for name in ("ncc", "mae"):
+        row |= {f"{name}_{when}": metrics["similarity"][f"{name}_{when}"] for when in ("before", "after")}
     for column, part in OVERLAPS.items():
         if part in metrics:
             row |= {f"{column}_{when}": metrics[part][when]["mean"] for when in ("before", "after")}

@@ -22,7 +22,7 @@ import msgspec
 
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, counted
-from vrnet.files import json_ready, remove_leftovers, write_bytes, write_json
+from vrnet.files import json_ready, remove_leftovers, sha256, write_bytes, write_json
 from vrnet.provenance import may_be_same_commit
 
 Recipe = Mapping[str, Any]
@@ -31,16 +31,14 @@ Recipe = Mapping[str, Any]
 # What an input was when a result was made of it. As for `make` and `git`, a file of the same path, size and time is
 # unchanged; otherwise its content decides.
 
-Stamp = list[str | int]
-"""Path, bytes, and the time of the last change in ns since 1970. If an input has several files (a folder of DICOM, a
-header with its voxels), their total size, and a number that changes with the name, size or time of any of them."""
-Stamps = Mapping[str, Stamp | str | None]
-"""By column; None if the file is not there. If a column is no file, such as the frame, its value."""
+Look = Literal["stamp", "sha256"]
+Inputs = Mapping[str, Any]
+"""By column: the stamp or the SHA-256 of a file; the value of a column that is no file, such as the frame."""
 
 
 def files_of(path: str) -> list[str]:
     """The files of an input: those in a folder; or an image, and the file of its voxels if that is another one."""
-    from vrnet.images.formats import files_of_image
+    from vrnet.images.formats import files_of_image  # which loads what computes
 
     return list(files_below(path)) if os.path.isdir(path) else files_of_image(path)
 
@@ -52,22 +50,15 @@ def files_below(folder: str) -> Iterator[str]:
         yield from (os.path.join(place, name) for name in sorted(names))
 
 
-def stamp(path: str) -> Stamp | None:
-    """The size and time of a file, or of all files of an input; None if one of them cannot be seen."""
+def stamp(path: str) -> list[str | int] | None:
+    """Path, bytes, and the time of the last change in ns since 1970; None if a file of the input cannot be seen.
+
+    If an input has several files (a folder of DICOM, a header with its voxels), bytes and times are added up."""
     try:
-        stats = {file: os.stat(file) for file in files_of(path)}
+        stats = [os.stat(file) for file in files_of(path)]
     except OSError:
         return None
-    if stats.keys() == {path}:
-        return [path, stats[path].st_size, stats[path].st_mtime_ns]
-    lines = [f"{os.path.relpath(file, path)}\0{one.st_size}\0{one.st_mtime_ns}\n" for file, one in stats.items()]
-    number = hashlib.sha256("".join(lines).encode(errors="surrogateescape")).digest()[:6]
-    return [path, sum(one.st_size for one in stats.values()), int.from_bytes(number)]
-
-
-def stamps(subject: Subject) -> Stamps:
-    """The stamps of all inputs of a subject."""
-    return {column: stamp(path) for column, path in subject.files.items()} | subject.values
+    return [path, sum(one.st_size for one in stats), sum(one.st_mtime_ns for one in stats) % 2**63]
 
 
 def digest(path: str) -> str:
@@ -75,8 +66,8 @@ def digest(path: str) -> str:
     try:
         files = files_of(path)
         if files == [path]:
-            return digest_file(path)
-        lines = (f"{os.path.relpath(file, path)}\0{digest_file(file)}\n" for file in files)
+            return sha256(Path(path))
+        lines = (f"{os.path.relpath(file, path)}\0{sha256(Path(file))}\n" for file in files)
         return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
     except FileNotFoundError as error:
         raise BadInput(f"there is no {error.filename or path}: check its name") from error
@@ -84,14 +75,10 @@ def digest(path: str) -> str:
         raise BadInput(f"cannot read {path} ({error.strerror}): check your permission") from error
 
 
-def digest_file(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def digests(subject: Subject) -> Stamps:
-    """The SHA-256 of all inputs of a subject."""
-    return {column: digest(path) for column, path in subject.files.items()} | subject.values
+def look_at_inputs(subject: Subject, look: Look) -> Inputs:
+    """The stamps, or the SHA-256, of all inputs of a subject."""
+    see = stamp if look == "stamp" else digest
+    return {column: see(path) for column, path in subject.files.items()} | subject.values
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -109,9 +96,9 @@ class Record(msgspec.Struct, frozen=True):
     machine: str = ""
     finished: str = ""
 
-    def known(self, part: Literal["stamp", "sha256"]) -> Stamps:
-        """The stamp or the SHA-256 of each input; if it is no file, its value."""
-        return {column: one.get(part, one.get("value")) for column, one in self.inputs.items()}
+    def known_inputs(self, look: Look) -> Inputs:
+        """What `look_at_inputs` gave when the result was made."""
+        return {column: one.get(look, one.get("value")) for column, one in self.inputs.items()}
 
 
 NOTHING = Record("", {}, {}, 0.0)
@@ -144,10 +131,6 @@ class CohortFolder:
     def places(self) -> tuple[Path, ...]:
         return self.subjects, self.failures, self.working
 
-    def is_there(self) -> bool:
-        """Whether this machine sees all of it."""
-        return all(map(os.path.isdir, self.places))
-
     def make(self, ended: Collection[str] = ()) -> None:
         """Make the folders, and remove what killed processes left of subjects that have ended."""
         for folder in self.places:
@@ -157,12 +140,13 @@ class CohortFolder:
 
     def remove(self) -> None:
         """Remove the records of a run whose results are elsewhere by now, and the folders that are empty then."""
-        for name in (*self.names_of_results(), *self.names_of_failures()):
+        names = self.names_of_results() | self.names_of_failures()
+        for name in names:
             self.forget_failure(name)
             (self.subjects / name / DONE).unlink(missing_ok=True)
-            remove_if_empty(self.subjects / name)
-        for folder in self.places:
-            remove_if_empty(folder)
+        for folder in (*(self.subjects / name for name in names), *self.places):
+            with suppress(OSError):  # which is raised where something is in it
+                folder.rmdir()
 
     def staging(self, name: str) -> TemporaryDirectory[str]:
         """A folder to write the result of a subject in; it stays only if this process is killed."""
@@ -186,14 +170,6 @@ class CohortFolder:
         """The subjects that could not be done once, and have not been since."""
         return {name.removesuffix(".json") for name in names_in(self.failures) if name.endswith(".json")}
 
-    def result(self, name: str) -> Record | None:
-        """What done.json of a subject says; None if there is none that can be read."""
-        return read_record(f"{self.path}/{self.results}/{name}/{DONE}")
-
-    def failure(self, name: str) -> Record | None:
-        """Why a subject could not be done; None if no reason is recorded."""
-        return read_record(f"{self.path}/{FAILURES}/{name}.json")
-
     def record_failure(self, name: str, record: Mapping[str, Any], traceback: str) -> None:
         """Remember why a subject could not be done; BadInput if that cannot be written."""
         write_bytes(traceback.encode(errors="backslashreplace"), self.failures / f"{name}.txt")
@@ -204,11 +180,6 @@ class CohortFolder:
         for end in ("json", "txt"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{self.failures}/{name}.{end}")
-
-
-def remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def names_in(folder: Path) -> list[str]:
@@ -231,7 +202,7 @@ def read_record(path: str) -> Record | None:
 def seal(staged: Path, record: Mapping[str, Any]) -> None:
     """Write done.json, with the size and SHA-256 of every file beside it; all of it is on the disk then."""
     files = {
-        os.path.relpath(file, staged): {"bytes": os.stat(file).st_size, "sha256": digest_file(file)}
+        os.path.relpath(file, staged): {"bytes": os.stat(file).st_size, "sha256": sha256(Path(file))}
         for file in files_below(str(staged))
     }
     with (staged / DONE).open("wb") as file:
@@ -245,7 +216,7 @@ def check_own(folder: Path, record: Record) -> None:
     for file in files_below(str(folder)):
         name, size = os.path.relpath(file, folder), os.stat(file).st_size
         wanted = record.files.get(name, {})
-        if name == DONE or (wanted and digest_file(file) == wanted["sha256"]):
+        if name == DONE or (wanted and sha256(Path(file)) == wanted["sha256"]):
             continue
         advice = "move it away, and try it again"
         if wanted and size < wanted["bytes"]:
@@ -256,16 +227,13 @@ def check_own(folder: Path, record: Record) -> None:
 
 # What there is of a subject: plans, tables, shards and tasks go by this one answer.
 
-Kind = Literal["to do", "done", "changed", "damaged", "failed"]
-"""done: a whole result of this recipe and of these inputs; changed: of other ones; damaged: not whole, or its record
-cannot be read; failed: could not be done, by this recipe and with these inputs; to do: none of these."""
-OTHER_INPUTS = "newer or other inputs"
-
 
 class State(NamedTuple):
     """What there is of a subject."""
 
-    kind: Kind
+    kind: Literal["to do", "done", "changed", "damaged", "failed"]
+    """done: a whole result of this recipe and of these inputs; changed: of other ones; damaged: not whole, or its
+    record cannot be read; failed: could not be done, by this recipe and with these inputs; to do: none of these."""
     why: str = ""
     """What is other than asked for, what is damaged, or why it could not be done."""
     record: Record = NOTHING
@@ -284,27 +252,27 @@ class Survey:
         name, found = subject.name, State("to do")
         if name not in self.results and name not in self.failures:
             return found
-        now = stamps(subject)
+        now = look_at_inputs(subject, "stamp")
         if name in self.results:
-            found = judge(self.folder, name, self.recipe, "stamp", now)
-            if found.why == OTHER_INPUTS and None in now.values():
-                found = found._replace(why="inputs are missing")
+            found = judge(self.folder, subject, self.recipe, "stamp", now)
         if found.kind != "done" and name in self.failures:
-            failure = self.folder.failure(name)
-            if failure and is_made_by(self.recipe, failure) and now == failure.known("stamp"):
+            failure = read_record(f"{self.folder.path}/{FAILURES}/{name}.json")
+            if failure and not differences(failure, self.recipe) and now == failure.known_inputs("stamp"):
                 return State("failed", failure.reason, failure)
         return found
 
 
-def judge(folder: CohortFolder, name: str, recipe: Recipe, part: Literal["stamp", "sha256"], inputs: Stamps) -> State:
-    """What the result of a subject is worth whose inputs have these stamps, or this SHA-256."""
-    place, record = f"{folder.path}/{folder.results}/{name}", folder.result(name)
+def judge(folder: CohortFolder, subject: Subject, recipe: Recipe, look: Look, inputs: Inputs | None = None) -> State:
+    """What the result of a subject is worth. Inputs are looked at only where the recipe is as it was."""
+    place = f"{folder.path}/{folder.results}/{subject.name}"
+    record = read_record(f"{place}/{DONE}")
     if record is None:
         return State("damaged", f"{DONE} cannot be read") if os.path.lexists(f"{place}/{DONE}") else State("to do")
-    if not is_made_by(recipe, record):
-        return State("changed", differences(record.recipe, recipe), record)
-    if inputs != record.known(part):
-        return State("changed", OTHER_INPUTS, record)
+    if why := differences(record, recipe):
+        return State("changed", why, record)
+    inputs = look_at_inputs(subject, look) if inputs is None else inputs
+    if inputs != record.known_inputs(look):
+        return State("changed", "inputs are missing" if None in inputs.values() else "newer or other inputs", record)
     try:
         if all(os.stat(f"{place}/{name}").st_size == file.get("bytes") for name, file in record.files.items()):
             return State("done", "", record)
@@ -313,29 +281,22 @@ def judge(folder: CohortFolder, name: str, recipe: Recipe, part: Literal["stamp"
     return State("damaged", "files are cut short, or were changed", record)
 
 
-def is_made_by(recipe: Recipe, record: Record) -> bool:
-    """Whether a record is of what a recipe asks for.
+def differences(record: Record, recipe: Recipe) -> str:
+    """How the recipe of a record differs from what is asked for, in words; nothing if it does not.
 
     It may have a page that is not asked for. If the method was chosen by the images, as for `default`, the chosen one
     counts too. A commit that is not known is no difference."""
     made = dict(record.recipe)
-    if "commit" in made and may_be_same_commit(made["commit"], recipe.get("commit")):
+    if may_be_same_commit(made.get("commit"), recipe.get("commit")):
         made["commit"] = recipe.get("commit")
     if made.get("report"):
         made["report"] = recipe.get("report")
     if record.row.get("method") == recipe.get("method"):
         made["method"] = recipe.get("method")
-        if recipe.get("weights") is None and "weights" in made:  # those that `default` may have used, and did not
+        if recipe.get("weights") is None:  # those that `default` may have used, and did not
             made["weights"] = None
-    return made == recipe
-
-
-def differences(made: Recipe, recipe: Recipe) -> str:
-    """How a recipe differs from what it was, in words."""
-    keys = {key for key in {*made, *recipe} if made.get(key) != recipe.get(key)}
-    if may_be_same_commit(made.get("commit"), recipe.get("commit")):
-        keys -= {"commit"}
-    return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in sorted(keys))
+    keys = sorted(key for key in {*made, *recipe} if made.get(key) != recipe.get(key))
+    return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in keys)
 
 
 # What a run has to do, by what the folder says of each subject; no image is looked into.
@@ -380,14 +341,7 @@ def make_plan(folder: CohortFolder, subjects: Iterable[Subject], recipe: Recipe)
 
 def check_kept(plan: Plan, folder: CohortFolder, recipe: Recipe) -> None:
     """BadInput if results would be replaced by others. If inputs are only newer, their content decides."""
-
-    def is_kept(one: Subject) -> bool:
-        record = folder.result(one.name)
-        if record and not is_made_by(recipe, record):  # which is quick to tell; inputs may be large
-            return False
-        return judge(folder, one.name, recipe, "sha256", digests(one)).kind in ("done", "damaged")
-
-    if replaced := [one for one in plan.again if not is_kept(one)]:
+    if replaced := [one for one in plan.again if judge(folder, one, recipe, "sha256").kind == "changed"]:
         reasons = "; ".join(f"{why} ({number:,})" for why, number in plan.changes.items())
         raise BadInput(
             f"{counted(len(replaced), 'result')} in {folder.path} would be replaced, since they are not as asked for: "

@@ -8,25 +8,25 @@ import pickle
 import platform
 import re
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, no_type_check
 
 from msgspec.structs import asdict
 
-from vrnet.cohort.results import DONE, CohortFolder, Recipe, Stamps, check_own, digests, judge, seal, stamps
+from vrnet.cohort.results import DONE, CohortFolder, Inputs, Recipe, check_own, judge, look_at_inputs, seal
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, UnfitMachine
 from vrnet.files import Row, read_json, write_json
 from vrnet.provenance import __version__, commit, how_to_install, may_be_same_commit
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 Work = Callable[[Subject, Path], Row]
 """What is done to one subject: it writes the files of a result in a folder, and returns the row of the table. It is
@@ -39,7 +39,6 @@ class Outcome(NamedTuple):
     name: str
     status: Literal["done", "failed", "begun"]
     """begun: another process is at it, or was killed during it."""
-    seconds: float = 0.0
     reason: str = ""
 
 
@@ -57,56 +56,55 @@ class Task:
         start = perf_counter()
         if not is_last and subject.name in self.folder.begun():
             return Outcome(subject.name, "begun")
-        before = stamps(subject)
+        before = look_at_inputs(subject, "stamp")
         try:
             with self.folder.staging(subject.name) as place:
                 self.do(subject, before, Path(place), start)
         except Exception as error:
-            if not self.folder.is_there():  # nothing is made here: that would be a folder of this machine alone
+            if not all(map(os.path.isdir, self.folder.places)):  # nothing is made here: nobody else would see it
                 raise UnfitMachine(
                     f"{platform.node()} does not see {self.folder.path}, or not all of it: is its file system mounted, "
                     "and shared?"
                 ) from error
             if isinstance(error, UnfitMachine):
                 raise
-            if judge(self.folder, subject.name, self.recipe, "stamp", before).kind != "done":  # by another process
+            if judge(self.folder, subject, self.recipe, "stamp", before).kind != "done":  # by another process
                 return self.fail(subject, error, perf_counter() - start, before)
         self.folder.clear({subject.name})
         self.folder.forget_failure(subject.name)  # now that the result is in its place
-        return Outcome(subject.name, "done", perf_counter() - start)
+        return Outcome(subject.name, "done")
 
-    def do(self, subject: Subject, before: Stamps, place: Path, start: float) -> None:
+    def do(self, subject: Subject, before: Inputs, place: Path, start: float) -> None:
         """Make the result of a subject in a folder, and put it in its place when it is whole."""
-        content = digests(subject)
+        content = look_at_inputs(subject, "sha256")
         inputs = {
             column: {"path": path, "stamp": before[column], "sha256": content[column]}
             for column, path in subject.files.items()
         } | {column: {"value": value} for column, value in subject.values.items()}
         result = self.folder.subjects / subject.name
-        state = judge(self.folder, subject.name, self.recipe, "sha256", content)
+        state = judge(self.folder, subject, self.recipe, "sha256", content)
         if state.kind == "done":  # only the times of its inputs are others: the next plan need not read them
             write_json({**asdict(state.record), "inputs": inputs}, result / DONE)
             return
         check_own(result, state.record)
         (staged := place / "new").mkdir()
         row = self.work(subject, staged)
-        if changed := [name for name, found in stamps(subject).items() if found != before[name]]:
-            path = subject.files[changed[0]]
-            raise BadInput(f"{path} was replaced while it was read: start again when it is complete")
-        seconds, machine = perf_counter() - start, platform.node()
-        record = {"subject": subject.name, "recipe": self.recipe, "inputs": inputs, "seconds": seconds}
-        seal(staged, {**record, "row": {**row, "machine": machine}, "finished": now()})
+        now = look_at_inputs(subject, "stamp")
+        if changed := [path for column, path in subject.files.items() if now[column] != before[column]]:
+            raise BadInput(f"{changed[0]} was replaced while it was read: start again when it is complete")
+        record = {"subject": subject.name, "recipe": self.recipe, "inputs": inputs, "seconds": perf_counter() - start}
+        seal(staged, {**record, "row": {**row, "machine": platform.node()}, "finished": time_text()})
         try:
             os.rename(staged, result)  # also over an empty folder
         except OSError:
             if not os.path.lexists(result):
                 raise
-            if judge(self.folder, subject.name, self.recipe, "sha256", content).kind != "done":  # by another process
+            if judge(self.folder, subject, self.recipe, "sha256", content).kind != "done":  # by another process
                 check_own(result, state.record)
                 os.rename(result, place / "old")  # killed here, the subject is to do: the old result is not asked for
                 os.rename(staged, result)
 
-    def fail(self, subject: Subject, error: BaseException, seconds: float, before: Stamps) -> Outcome:
+    def fail(self, subject: Subject, error: BaseException, seconds: float, before: Inputs) -> Outcome:
         """Record the failure of a subject, whose inputs were as `before` when the work began; BadInput, the end of the
         run, if not even that can be written."""
         reason = re.sub(rf"{re.escape(str(self.folder.working))}/[^/]+/new/", "", reason_of(error))
@@ -117,7 +115,7 @@ class Task:
             "inputs": {column: {"stamp": found} for column, found in before.items()},
             "seconds": seconds,
             "machine": platform.node(),
-            "finished": now(),
+            "finished": time_text(),
         }
         try:
             self.folder.record_failure(subject.name, record, "".join(traceback.format_exception(error)))
@@ -127,7 +125,7 @@ class Task:
                 "check its room and your permission, then start again: what is done stays done"
             ) from refused
         self.folder.clear({subject.name})
-        return Outcome(subject.name, "failed", seconds, reason)
+        return Outcome(subject.name, "failed", reason)
 
 
 def reason_of(error: BaseException) -> str:
@@ -142,73 +140,34 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
-def now() -> str:
+def time_text() -> str:
     """This moment, with the time zone."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-# How far a run is.
-
-RECENT = 200
-"""The last subjects, whose ends say how fast a run is now."""
-
-
 @dataclass
 class Tally:
-    """What came of the subjects of a run so far."""
+    """How far a run is."""
 
     total: int
     done: int = 0
-    failed: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why subjects could not be done, by name."""
     has_workers: bool = True
     stopped: dict[str, str] = field(default_factory=dict)
     """Why workers get no more work, by their addresses."""
-    slowest: tuple[float, str] = (0.0, "")
-    """Seconds, and the name."""
-    reasons: dict[str, str] = field(default_factory=dict)
-    """Why subjects could not be done, by name."""
-    ends: deque[float] = field(default_factory=lambda: deque([monotonic()], maxlen=RECENT))
-    """When the run began, or when the last subjects ended."""
 
-    def add(self, outcome: Outcome) -> None:
-        if outcome.status not in ("done", "failed"):
-            return
-        self.done += outcome.status == "done"
-        if outcome.status == "failed":
-            self.failed += 1
-            self.reasons[outcome.name] = outcome.reason
-        self.ends.append(monotonic())
-        self.slowest = max(self.slowest, (outcome.seconds, outcome.name))
+    @property
+    def failed(self) -> int:
+        return len(self.reasons)
 
     @property
     def left(self) -> int:
         return self.total - self.done - self.failed
 
-    def line(self) -> str:
-        """12 done, 1 failed, 27 left, 3.2 per minute, 9 min left, slowest p07 (45 s)."""
-        parts = [f"{self.done:,} done", f"{self.failed:,} failed", f"{self.left:,} left"]
-        if rate := (len(self.ends) - 1) / max(monotonic() - self.ends[0], 1e-9):  # subjects per second
-            parts.append(f"{rate:.3g} per second" if rate >= 1 else f"{60 * rate:.3g} per minute")
-            if self.left:
-                parts.append(f"{duration(self.left / rate)} left")
-        if self.slowest[1]:
-            parts.append(f"slowest {self.slowest[1]} ({duration(self.slowest[0])})")
-        if not self.has_workers:
-            parts.append("no worker yet")
-        return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """45 s, 9 min, 3.5 h, 12 days."""
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-
 
 # Where the subjects of a run are done: in this process, or by Dask.
 
-Show = Callable[[Tally], None]
 Executor = Callable[[Task, Sequence[Subject], bool, Tally], Iterator[Outcome]]
 """executor(task, subjects, is_last, tally) gives the outcomes as they come. BadInput if no machine can do anything."""
 MAX_JOBS = 1024
@@ -218,7 +177,7 @@ def run_tasks(
     task: Task,
     subjects: Sequence[Subject],
     executor: Executor,
-    show: Show = lambda tally: None,
+    show: Callable[[Tally], None] = lambda tally: None,
     tally: Tally | None = None,
 ) -> Tally:
     """Do the subjects; those last that another process is at, or was killed during, unless they are done by then.
@@ -228,9 +187,13 @@ def run_tasks(
     show(tally)
     for is_last in (False, True):
         begun = set()
-        for outcome in executor(task, subjects, is_last, tally):
-            tally.add(outcome)
-            begun |= {outcome.name} if outcome.status == "begun" else set()
+        for name, status, reason in executor(task, subjects, is_last, tally):
+            if status == "begun":
+                begun.add(name)
+            elif status == "failed":
+                tally.reasons[name] = reason
+            else:
+                tally.done += 1
             show(tally)
         subjects = [one for one in subjects if one.name in begun]
     return tally
@@ -260,6 +223,8 @@ def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) ->
 # Dask hands out the work, and hands it out again if a worker dies. If a worker, the scheduler or this process ends at
 # any moment, the folder of the cohort says what is done.
 
+MAX_UNDER_WAY = 4096
+"""Subjects that the scheduler knows at a time: it need not hold those of a list of hundreds of thousands."""
 WORKERS_DIED = "the process that did it died several times: too little memory?"
 MAX_UNFIT_IN_TURN = 10
 """Workers that cannot do anything, one after the other, before the cluster is given up: new ones may come for ever."""
@@ -296,35 +261,34 @@ class DaskExecutor:
         from distributed import CancelledError, KilledWorker, as_completed
 
         tally.has_workers = bool(self.client.nthreads())
-        run = unpack_and_run()
-        packed = [pickle.dumps((do_on_worker, task, one, is_last)) for one in subjects]
-        futures = self.client.map(run, packed, pure=False)
-        under_way = {future.key: (one, work) for future, one, work in zip(futures, subjects, packed, strict=True)}
-        ended = as_completed(futures, loop=self.client.loop)
-        del futures  # Dask forgets the outcomes that nobody holds
-        unfit_in_turn = 0
+        run, ended = unpack_and_run(), as_completed(loop=self.client.loop)
+        under_way: dict[str, Subject] = {}
+        waiting, unfit_in_turn = iter(subjects), 0
 
-        def submit(one: Subject, work: bytes) -> None:
-            again = self.client.submit(run, work, pure=False)
-            under_way[again.key] = one, work
-            ended.add(again)
+        def submit(more: Iterable[Subject]) -> None:
+            for one in more:
+                packed = pickle.dumps((do_on_worker, task, one, is_last))
+                future: Future = self.client.submit(run, packed, pure=False)
+                under_way[future.key] = one
+                ended.add(future)
 
+        submit(islice(waiting, MAX_UNDER_WAY))
         try:
             for future in ended:
-                one, work = under_way.pop(future.key)
+                one = under_way.pop(future.key)
                 try:
                     worker, outcome = future.result(timeout=RESULT_SECONDS)
                 except TimeoutError:  # its worker has died, or the scheduler, with what came of it; the folder knows
-                    submit(one, work)
+                    submit([one])
                     continue
                 except KilledWorker:
-                    yield task.fail(one, BadInput(WORKERS_DIED), 0.0, stamps(one))
-                    continue
+                    outcome = task.fail(one, BadInput(WORKERS_DIED), 0.0, look_at_inputs(one, "stamp"))
                 except CancelledError as error:
                     raise BadInput(
                         f"{self.place} went away: start it again, then this command: what is done stays done"
                     ) from error
                 tally.has_workers = True
+                submit(islice(waiting, 1))
                 if isinstance(outcome, Outcome):
                     unfit_in_turn = 0
                     yield outcome
@@ -336,7 +300,7 @@ class DaskExecutor:
                     self.client.retire_workers([worker])
                     if unfit_in_turn == MAX_UNFIT_IN_TURN or not {*self.client.nthreads()} - {*tally.stopped}:
                         raise BadInput(f"no worker of {self.place} can do anything: {outcome}: what is done stays done")
-                    submit(one, work)
+                    submit([one])
         finally:
             with suppress(Exception):  # what is under way ends by itself, and is kept
                 self.client.cancel([*ended.futures], force=True)
@@ -442,7 +406,7 @@ def import_distributed() -> Any:
 
 @contextmanager
 def quiet_logs() -> Iterator[None]:
-    """Dask tells of every connection that ends; what matters is told by the run."""
+    """Dask tells of every connection that ends; the run tells what matters."""
     logging.disable(logging.CRITICAL)
     try:
         yield

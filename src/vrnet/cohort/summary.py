@@ -17,9 +17,6 @@ LAST = "seconds", "machine", "reason", "notes"
 """Columns that every table has, at its beginning and at its end."""
 IMAGES = (".nii.gz", ".tfm")
 """How the names of files end that a registration is: other ones tell how long it took, or how it is shown."""
-VERSION_DIGITS = 8
-MAX_REASONS = 20
-"""Of failures, the most frequent first, in summary.json."""
 
 
 class Result(NamedTuple):
@@ -51,7 +48,7 @@ def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe, page:
         if kind == "done":
             row |= {**record.row, "seconds": record.seconds}
             images = [file["sha256"] for name, file in record.files.items() if name.endswith(IMAGES)]
-            version = hashlib.sha256("".join(sorted(images)).encode()).hexdigest()[:VERSION_DIGITS]
+            version = hashlib.sha256("".join(sorted(images)).encode()).hexdigest()[:8]
             result = Result(version, page.replace("{subject}", one.name) in record.files)
         elif kind == "failed":
             row |= {"seconds": record.seconds, "machine": record.machine}
@@ -67,19 +64,12 @@ def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe, page:
 # Unlike the rest: the largest robust z-score, |x − median| / (1.4826 MAD), of any measure. Of one that has a worse
 # side, only what lies on that side counts: nobody need look at the best result first.
 
-MAD_TO_STD = 1.4826
-"""Of a normal distribution, the standard deviation in units of the median absolute deviation."""
-MEAN_TO_STD = 1.2533
-"""The same in units of the mean absolute deviation, for a measure that most subjects have alike, such as folds."""
 MIN_SUBJECTS, MIN_NAMED = 4, 20
 """With fewer subjects there are no z-scores; with fewer than the second, they rank, but no measure is named."""
-MAX_Z = 99.0
 OUTLIER_FROM = 3.5
 """A z-score from which the measure is named (Iglewicz and Hoaglin)."""
 TOLD_FROM = 2.0
 """A z-score from which the measure is told that ranks a subject, of however few."""
-OF_STATUS, OF_VERDICT = {"failed": 300.0}, {"failed": 200.0, "look": 100.0}
-"""What failures and verdicts count beside a z-score, which is MAX_Z at most."""
 OWN_UNITS = ("mae",)
 """How the measures begin that are in units of the images, which differ between scanners and sequences."""
 WORSE_BELOW = ("dice", "ncc")
@@ -99,9 +89,9 @@ def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
         which[np.abs(z) > most] = k
         most = np.maximum(most, np.abs(z))
     for row, score, k in zip(rows, most.tolist(), which.tolist(), strict=True):
-        if row["status"] in ("done", "failed"):
-            verdict = OF_VERDICT.get(str(row.get("verdict")), 0.0)
-            row["suspicion"] = round(score + OF_STATUS.get(row["status"], 0.0) + verdict, 2)
+        if row["status"] in ("done", "failed"):  # these and verdicts count more than a z-score, which is 99 at most
+            of_verdict = {"failed": 200.0, "look": 100.0}.get(str(row.get("verdict")), 0.0)
+            row["suspicion"] = round(score + (300.0 if row["status"] == "failed" else 0.0) + of_verdict, 2)
         if score >= TOLD_FROM:
             row["suspicion_by"] = measures[k]
         if score >= OUTLIER_FROM and len(rows) >= MIN_NAMED:
@@ -116,10 +106,12 @@ def robust_z(values: Sequence[object]) -> np.ndarray:
         return np.zeros(len(x))
     median = np.median(known)
     away = np.abs(known - median)
-    spread = MAD_TO_STD * np.median(away) or MEAN_TO_STD * away.mean()
+    # The standard deviation of a normal distribution, in units of the median, and of the mean, absolute deviation. The
+    # latter is for a measure that most subjects have alike, such as folds.
+    spread = 1.4826 * np.median(away) or 1.2533 * away.mean()
     if spread <= 0:
         return np.zeros(len(x))
-    return np.nan_to_num((x - median) / spread).clip(-MAX_Z, MAX_Z)
+    return np.nan_to_num((x - median) / spread).clip(-99, 99)
 
 
 def summarise_rows(rows: Sequence[Row], recipe: Recipe) -> dict[str, Any]:
@@ -131,20 +123,18 @@ def summarise_rows(rows: Sequence[Row], recipe: Recipe) -> dict[str, Any]:
         for name, value in row.items():
             if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "suspicion":
                 values.setdefault(name, []).append(float(value))
+    metrics = {}
+    for name, found in values.items():
+        low, median, high = np.percentile(found, (5, 50, 95)).tolist()
+        metrics[name] = {"mean": float(np.mean(found)), "std": float(np.std(found))}
+        metrics[name] |= {"percentile_5": low, "median": median, "percentile_95": high}
     return {
         "subjects": len(rows),
         "done": statuses["done"],
         "failed": statuses["failed"],
         "left": len(rows) - statuses["done"] - statuses["failed"],
         "verdicts": dict(verdicts),
-        "failures": dict(reasons.most_common(MAX_REASONS)),
-        "metrics": {name: describe(found) for name, found in values.items()},
+        "failures": dict(reasons.most_common(20)),
+        "metrics": metrics,
         "recipe": dict(recipe),
     }
-
-
-def describe(values: Sequence[float]) -> dict[str, float]:
-    """Mean, standard deviation, and percentiles."""
-    low, median, high = np.percentile(values, (5, 50, 95)).tolist()
-    mean, std = float(np.mean(values)), float(np.std(values))
-    return {"mean": mean, "std": std, "percentile_5": low, "median": median, "percentile_95": high}

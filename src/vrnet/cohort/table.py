@@ -10,20 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unicodedata import normalize
 
-from vrnet.errors import MAX_SHOWN_CHARACTERS, BadInput, counted, shown
+from vrnet.errors import MAX_SHOWN_CHARACTERS, BadInput, counted, shown, some
 from vrnet.files import read_rows, refuse_misspelt
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
-MAX_NAME_BYTES = 200
-"""Of a subject's name, which becomes that of a folder and of two files."""
-NOT_IN_NAMES = frozenset('/\\:*?"<>|~')
-"""What some file system does not take in a name, and what marks temporary folders."""
-MAX_DIGITS = 6
-"""Of a number in a list."""
-MIN_ALL_MISSING = 3
-"""If the files of so many subjects, or more, are all missing, their file system is."""
-MAX_ROWS_NAMED = 5
-"""In a message; of more, their number."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +87,9 @@ def read_table(path: Path) -> CohortTable:
         numbers = {name: row[name] for name in kind.numbers if row.get(name)}
         numbers = {name: str(int(cell)) if is_number(cell) else cell for name, cell in numbers.items()}
         subjects.append(Subject(row["subject"], files, tuple([row[name] for name in carried]), numbers))
-    check_subjects(subjects, path, kind)
-    return CohortTable(path, carried, tuple(subjects), kind)
+    table = CohortTable(path, carried, tuple(subjects), kind)
+    check_subjects(table)
+    return table
 
 
 def find_kind(found: Sequence[str], path: Path) -> ListKind:
@@ -118,58 +109,45 @@ def find_kind(found: Sequence[str], path: Path) -> ListKind:
     return kind
 
 
-def check_subjects(subjects: Sequence[Subject], path: Path, kind: ListKind) -> None:
+def check_subjects(table: CohortTable) -> None:
     """BadInput if a row has no name, a name that cannot be a folder's or another's too, or lacks an image.
 
     Two names are the same if some file system takes them for that: one that knows no capitals, and one code per letter,
     though é can be written as two."""
-    on_disk = {one.name: normalize("NFC", one.name).casefold() for one in subjects}
-    seen = Counter(on_disk[one.name] for one in subjects)
+    needed = table.kind.needed
+    images = " or a ".join(f"{name} image" if table.kind is PAIRS else name for name in needed)
+    on_disk = {one.name: normalize("NFC", one.name).casefold() for one in table.subjects}
+    seen = Counter(on_disk[one.name] for one in table.subjects)
+    refuse(table, lambda one: not one.name, "without a subject", "give each a name of its own")
+    fault = "whose subject cannot be the name of a folder"
+    refuse(table, lambda one: not is_folder_name(one.name), fault, "use letters, digits, - and _")
+    fault = f"without a {images}"
+    refuse(table, lambda one: not {*needed} <= {*one.files}, fault, "name it, or leave the row out")
+    fault = "whose frame is no number"
+    refuse(table, lambda one: not all(map(is_number, one.values.values())), fault, "count frames from 0")
+    advice = "give each a name of its own, and not only by capitals"
+    refuse(table, lambda one: seen[on_disk[one.name]] > 1, "with the subject of another", advice)
 
-    def check(is_wrong: Callable[[Subject], bool], fault: str, advice: str) -> None:
-        refuse(subjects, is_wrong, path, fault, advice)
 
-    check(lambda one: not one.name, "without a subject", "give each a name of its own")
-    check(
-        lambda one: not is_folder_name(one.name),
-        "whose subject cannot be the name of a folder",
-        "use letters, digits, - and _",
-    )
-    images = " or a ".join(f"{name} image" if kind is PAIRS else name for name in kind.needed)
-    check(lambda one: not {*kind.needed} <= {*one.files}, f"without a {images}", "name it, or leave the row out")
-    check(lambda one: not all(map(is_number, one.values.values())), "whose frame is no number", "count frames from 0")
-    check(
-        lambda one: seen[on_disk[one.name]] > 1,
-        "with the subject of another",
-        "give each a name of its own, and not only by capitals",
-    )
+def refuse(table: CohortTable, is_wrong: Callable[[Subject], bool], fault: str, advice: str) -> None:
+    """BadInput that names the rows, counted below the header, of the subjects that are wrong."""
+    wrong = [f'{row} "{shown(one.name)}"' for row, one in enumerate(table.subjects, start=1) if is_wrong(one)]
+    if wrong:
+        raise BadInput(f"{table.path} has {counted(len(wrong), 'row')} {fault} (row {some(wrong)}): {advice}")
 
 
 def is_number(text: str) -> bool:
     """Whether a text is a whole number from 0 on."""
-    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
-
-
-def refuse(
-    subjects: Sequence[Subject], is_wrong: Callable[[Subject], bool], path: Path, fault: str, advice: str
-) -> None:
-    """BadInput that names the rows, counted below the header, of the subjects that are wrong."""
-    wrong = [f'{row} "{shown(one.name)}"' for row, one in enumerate(subjects, start=1) if is_wrong(one)]
-    if wrong:
-        raise BadInput(f"{path} has {counted(len(wrong), 'row')} {fault} (row {some(wrong)}): {advice}")
+    return text.isascii() and text.isdigit() and len(text) <= 6
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a subject's name is that of a folder on any file system, and of no hidden one."""
-    if not name.isprintable() or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
+    """Whether a subject's name is that of a folder on any file system, and of no hidden one.
+
+    It also becomes a part of the names of files; ~ marks temporary folders."""
+    if not name.isprintable() or len(name.encode(errors="replace")) > 200:
         return False
-    return NOT_IN_NAMES.isdisjoint(name) and not (name.startswith((".", "-")) or name.endswith("."))
-
-
-def some(lines: Sequence[str]) -> str:
-    """The first lines, and how many more there are."""
-    more = f" and {len(lines) - MAX_ROWS_NAMED:,} more" if len(lines) > MAX_ROWS_NAMED else ""
-    return "; ".join(lines[:MAX_ROWS_NAMED]) + more
+    return not (set('/\\:*?"<>|~') & {*name} or name.startswith((".", "-")) or name.endswith("."))
 
 
 def find_missing(subjects: Iterable[Subject]) -> dict[str, str]:
@@ -190,7 +168,7 @@ def check_files(path: Path, subjects: Sequence[Subject], missing: Mapping[str, s
     fault = f"{path} names files that are not there, for {counted(len(missing), 'subject')} ({lines})"
     if not skip_broken:
         raise BadInput(f"{fault}: correct the list, or give `skip_broken`, which makes failures of them")
-    if len(missing) == len(subjects) >= MIN_ALL_MISSING:
+    if len(missing) == len(subjects) >= 3:  # of fewer, each may be broken by itself
         raise BadInput(f"{fault}, which are all: is the file system of the images mounted here?")
 
 
@@ -202,8 +180,3 @@ def rename_carried(table: CohortTable, is_taken: Callable[[str], bool]) -> tuple
         while renamed[name] in table.carried or is_taken(renamed[name]):
             renamed[name] += "_given"
     return replace(table, carried=tuple(renamed.get(name, name) for name in table.carried)), renamed
-
-
-def shard(subjects: Sequence[Subject], index: int, shards: int) -> list[Subject]:
-    """Every `shards`-th subject, from the `index`-th on, counted from 1: together the shards are all, none twice."""
-    return [*subjects[index - 1 :: shards]]

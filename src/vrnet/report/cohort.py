@@ -13,91 +13,55 @@ from vrnet.files import Row, write_bytes
 from vrnet.report.drawing import render_template
 from vrnet.verdict.rules import WORDS
 
-# What the columns of a cohort's table are called on its page: in words, with units. The table keeps their names.
-
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
-BEFORE_AND_AFTER = {
-    "ncc": ("Correlation", ""),
-    "mae": ("Mean difference", ""),
-    "dice": ("Dice", ""),
-    "hausdorff_mm": ("Hausdorff distance", "mm"),
-    "surface_mm": ("Surface distance", "mm"),
-}
-"""Of columns that are there twice, NAME_before and NAME_after: words and unit."""
-ALONE = {
-    "subject": ("Subject", ""),
-    "status": ("Status", ""),
-    "verdict": ("Verdict", ""),
-    "suspicion": ("Suspicion", ""),
-    "suspicion_by": ("Farthest out in", ""),
-    "outlier": ("Unlike the others in", ""),
-    "folding_percent": ("Folded voxels", "%"),
-    "folding_strict_percent": ("Folded voxels, strict count", "%"),
-    "jacobian_gradient": ("Roughness |∇J|", ""),
-    "lv_ejection_fraction_percent": ("LV ejection fraction", "%"),
-    "rv_ejection_fraction_percent": ("RV ejection fraction", "%"),
-    "lv_largest_ml": ("LV volume, largest", "ml"),
-    "lv_smallest_ml": ("LV volume, smallest", "ml"),
-    "mass_g": ("LV mass", "g"),
-    "peak_green_circumferential_percent": ("Peak circumferential strain", "%"),
-    "peak_green_radial_percent": ("Peak radial strain", "%"),
-    "peak_green_circumferential_middle_percent": ("Peak circumferential strain, mid-wall", "%"),
-    "peak_green_radial_middle_percent": ("Peak radial strain, mid-wall", "%"),
-    "peak_endocardial_length_percent": ("Peak change of length, endocardium", "%"),
-    "peak_midwall_length_percent": ("Peak change of length, mid-wall", "%"),
-    "peak_epicardial_length_percent": ("Peak change of length, epicardium", "%"),
-    "peak_wall_thickness_percent": ("Peak change of wall thickness", "%"),
-    "closure_forward_mm": ("Closure error, forward", "mm"),
-    "closure_backward_mm": ("Closure error, backward", "mm"),
-    "frames": ("Frames", ""),
-    "frames_repaired": ("Frames with repaired folds", ""),
-    "method": ("Method", ""),
-    "device": ("Device", ""),
-    "seconds": ("Time", "s"),
-    "machine": ("Machine", ""),
-    "reason": ("Reason", ""),
-    "notes": ("Notes", ""),
-}
+HEADINGS = {
+    "subject": "Subject", "status": "Status", "verdict": "Verdict", "suspicion": "Suspicion",
+    "suspicion_by": "Farthest out in", "outlier": "Unlike the others in",
+    "ncc": "Correlation", "mae": "Mean difference", "dice": "Dice",
+    "hausdorff_mm": "Hausdorff distance (mm)", "surface_mm": "Surface distance (mm)",
+    "folding_percent": "Folded voxels (%)", "folding_strict_percent": "Folded voxels, strict count (%)",
+    "jacobian_gradient": "Roughness |∇J|",
+    "lv_ejection_fraction_percent": "LV ejection fraction (%)",
+    "rv_ejection_fraction_percent": "RV ejection fraction (%)",
+    "lv_largest_ml": "LV volume, largest (ml)", "lv_smallest_ml": "LV volume, smallest (ml)", "mass_g": "LV mass (g)",
+    "peak_green_circumferential_percent": "Peak circumferential strain (%)",
+    "peak_green_radial_percent": "Peak radial strain (%)",
+    "peak_green_circumferential_middle_percent": "Peak circumferential strain, mid-wall (%)",
+    "peak_green_radial_middle_percent": "Peak radial strain, mid-wall (%)",
+    "peak_endocardial_length_percent": "Peak change of length, endocardium (%)",
+    "peak_midwall_length_percent": "Peak change of length, mid-wall (%)",
+    "peak_epicardial_length_percent": "Peak change of length, epicardium (%)",
+    "peak_wall_thickness_percent": "Peak change of wall thickness (%)",
+    "closure_forward_mm": "Closure error, forward (mm)", "closure_backward_mm": "Closure error, backward (mm)",
+    "frames": "Frames", "frames_repaired": "Frames with repaired folds", "method": "Method", "device": "Device",
+    "seconds": "Time (s)", "machine": "Machine", "reason": "Reason", "notes": "Notes",
+}  # fmt: skip
+"""What the columns of a cohort's table are called on its page; of those that are there twice, as NAME_before and
+NAME_after, the common part."""
 
 
 def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
-    """A column in words, its unit in brackets: Surface distance after (mm). Any other as `own_heading` has it."""
-    if column in ALONE:
-        return with_unit(*ALONE[column])
+    """A column in words, its unit in brackets: Surface distance after (mm).
+
+    A column of the user's list has a capital as ours have: group is Group, and weight_kg is Weight_kg."""
     name, _, when = column.rpartition("_")
-    if when in ("before", "after") and name in BEFORE_AND_AFTER:
-        words, unit = BEFORE_AND_AFTER[name]
-        return with_unit(f"{words} {when}", unit)
+    if when in ("before", "after") and name in HEADINGS:
+        words, bracket, unit = HEADINGS[name].partition(" (")
+        return f"{words} {when}{bracket}{unit}"
     if column.startswith("dice_"):
-        label = column.removeprefix("dice_")
-        return f"Dice of {label_text(label, label_names)} after"
-    return own_heading(column)
-
-
-def own_heading(column: str) -> str:
-    """A column of the user's list, with a capital as ours have: group is Group, and weight_kg is Weight_kg."""
-    return column[:1].upper() + column[1:]
-
-
-def with_unit(words: str, unit: str) -> str:
-    return f"{words} ({unit})" if unit else words
+        return f"Dice of {label_text(column.removeprefix('dice_'), label_names)} after"
+    return HEADINGS.get(column, column[:1].upper() + column[1:])
 
 
 INDEX = "index.html"
 ALWAYS = ("subject", "status", "verdict", "suspicion")
 """Columns that the script asks for."""
-SIGNIFICANT_DIGITS = 5
-"""Of numbers on the page; cohort.csv has all."""
 MAIN_MEASURES = (
     "dice_before", "dice_after", "hausdorff_mm_after", "lv_ejection_fraction_percent",
     "peak_green_circumferential_percent", "peak_green_radial_percent", "ncc_before", "ncc_after", "closure_forward_mm",
     "closure_backward_mm", "folding_strict_percent", "seconds",
 )  # fmt: skip
 """Columns that tell most, the first of them first."""
-MAX_MEASURES = 3
-"""How many of them are shown before a reader chooses others: with the rest of a row, they fit a small screen."""
-COLUMN_DIGITS, MAX_DECIMALS = 3, 4
-"""Significant digits of a column's median; the digits after the point that these come to are those of all its cells."""
 MAX_GROUPS = 12
 """A further column of the list with so many values at most is taken for groups, which are compared."""
 
@@ -151,26 +115,23 @@ def index_data(
     values = {name: column for name, column in found.items() if name in ALWAYS or any(map(is_told, column))}
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
     decimals = {name: decimals_of(column) for name, column in values.items()}
+    level = "verdict" if any(map(is_told, values.get("verdict", ()))) else "status"
+    measures = [name for name in MAIN_MEASURES if name in values][:3]  # with the rest of a row, they fit a small screen
+    shown_first = "subject", level, "suspicion", "suspicion_by", *measures, *groups[:1], "reason"
     return {
         "columns": list(values),
-        "headings": {name: own_heading(name) if name in carried else heading(name, label_names) for name in values},
+        "headings": {
+            name: name[:1].upper() + name[1:] if name in carried else heading(name, label_names) for name in values
+        },
         "values": values,
         "decimals": {name: count for name, count in decimals.items() if count is not None},
-        "shown": shown_first(values, groups),
+        "shown": [name for name in shown_first if name in values],
         "groups": groups,
         "words": WORDS,
         "versions": [one.version for one in results],
         "has_page": [one.has_page for one in results],
         **links._asdict(),
     }
-
-
-def shown_first(values: Mapping[str, Sequence[Any]], groups: Sequence[str]) -> list[str]:
-    """The columns that are shown before a reader chooses others."""
-    level = "verdict" if any(map(is_told, values.get("verdict", ()))) else "status"
-    measures = [name for name in MAIN_MEASURES if name in values][:MAX_MEASURES]
-    wanted = "subject", level, "suspicion", "suspicion_by", *measures, *groups[:1], "reason"
-    return [name for name in wanted if name in values]
 
 
 def decimals_of(column: Sequence[Any]) -> int | None:
@@ -180,7 +141,7 @@ def decimals_of(column: Sequence[Any]) -> int | None:
     if not sizes or all(size == int(size) for size in sizes):
         return 0 if sizes else None
     typical = median(sizes) or max(sizes)
-    return min(MAX_DECIMALS, max(0, COLUMN_DIGITS - 1 - floor(log10(typical))))
+    return min(4, max(0, 2 - floor(log10(typical))))  # those of three significant digits
 
 
 def is_told(value: Any) -> bool:
@@ -189,5 +150,5 @@ def is_told(value: Any) -> bool:
 
 
 def brief(value: Any) -> Any:
-    """A number with few digits; anything else as it is."""
-    return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if isinstance(value, float) else value
+    """A number with few digits, since cohort.csv has all; anything else as it is."""
+    return float(f"{value:.5g}") if isinstance(value, float) else value

@@ -5,13 +5,15 @@ import sys
 import tomllib
 from importlib.metadata import requires
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from vrnet.app import doctor
 from vrnet.provenance import how_to_install
 
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 pytestmark = pytest.mark.usefixtures("as_users_run")
 
 
@@ -20,7 +22,10 @@ def quick(monkeypatch):
     """The self-test finds what it is told to find."""
 
     def found(before, after):
-        monkeypatch.setattr(doctor, "end_point_errors", lambda method: (before, after))
+        still = SimpleNamespace(field=torch.zeros(2, 96, 96))
+        monkeypatch.setattr("vrnet.registration.arrays.register", lambda *_, **__: still)
+        error = {"end_point_error_mm_before": before, "end_point_error_mm_after": after}
+        monkeypatch.setattr("vrnet.evaluation.pair.motion_error", lambda *_: error)
 
     found(4.0, 1.0)
     return found
@@ -50,10 +55,10 @@ def test_a_registration_that_misses_the_motion_is_wrong(vrnet, quick):
 
 
 def test_a_self_test_that_breaks_is_told_as_a_finding(vrnet, monkeypatch):
-    def broken(method):
+    def broken(*_, **__):
         raise RuntimeError("no weights")
 
-    monkeypatch.setattr(doctor, "end_point_errors", broken)
+    monkeypatch.setattr("vrnet.registration.arrays.register", broken)
     status, out, _ = vrnet("doctor")
     assert status == 3
     assert "RuntimeError: no weights → install vrnet again" in out
