@@ -114,7 +114,6 @@ def test_subjects_that_cannot_be_measured_are_named_and_the_status_says_so(vrnet
     ("words", "answer"),
     [
         ((), "give --fixed and --moving, or --data"),
-        (("--data", "acdc"), "give --out"),
         (("--data", "acdc", "--fixed", "a.nii"), "cannot be evaluated at once"),
         (("--data", "phantom", "--out", "out", "--weights", "runs"), "runs is a folder: if it is that of a run, give"),
     ],
@@ -133,13 +132,6 @@ def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, acdc):
     assert status == 0, err
     assert "C-L2-2x1-w2 (m.safetensors) on 1 subject (acdc, test)" in " ".join(out.split())
     assert read_json(tmp_path / "out" / "summary.json")["weights"] == "m.safetensors"
-
-
-def test_a_pair_is_measured_by_an_averaged_method(vrnet, files, tmp_path):
-    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
-    status, _, err = vrnet("evaluate", "short-axis", "--average", *pair, "--out", tmp_path / "m.json")
-    assert status == 0, err
-    assert read_json(tmp_path / "m.json")["method"] == "short-axis+average"
 
 
 def test_a_model_for_volumes_is_not_measured_on_slices(vrnet, acdc, tmp_path):

@@ -27,7 +27,6 @@ WORDS = {
     "both": ("after the start in affine.tfm and with matched intensities", "not equally bright"),
     "histogram": ("with matched intensities",),
 }
-COMMANDS = pytest.mark.parametrize("command", ["report", "evaluate"])
 
 
 def numbers(measure):
@@ -123,13 +122,12 @@ def test_a_transform_is_judged_as_it_was_when_it_was_found(hearts, again, kind):
 
 
 @pytest.mark.release
-@COMMANDS
-def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp_path, command):
+def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp_path):
     """Then the transform is one of which nothing is known; other brightness is told: moving is 3 times fixed + 0.2."""
     out = hearts / "both"
     shutil.copy(out / "transform.nii.gz", tmp_path / "alone.nii.gz")
-    said, metrics, page = again(hearts, out / "transform.nii.gz", "--ignore-recorded", command=command)
-    alone_said, alone, _ = again(hearts, tmp_path / "alone.nii.gz", command=command)
+    said, metrics, page = again(hearts, out / "transform.nii.gz", "--ignore-recorded")
+    alone_said, alone, _ = again(hearts, tmp_path / "alone.nii.gz")
     assert not any(words in text for text in (said, alone_said) for words in ("metrics.json says", "as it was found"))
     assert metrics | {"method": ""} == alone | {"method": ""}
     assert [alone[key] for key in ("affine", "intensities_matched", "brightness")] == [None, False, None]
@@ -139,17 +137,14 @@ def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp
     assert [float(number) for number in found] == pytest.approx([1 / 3, 0.2 / 3], rel=0.15)
     moving = read_image(hearts / "moving.nii.gz")
     write_image(moving.with_array((moving.array - 0.2) / 3), hearts / "moving.nii.gz")
-    assert "equally bright" not in again(hearts, tmp_path / "alone.nii.gz", command=command)[0]
+    assert "equally bright" not in again(hearts, tmp_path / "alone.nii.gz")[0]
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (lambda metrics: metrics.pop("brightness"), "Object missing required field brightness"),
-        (lambda metrics: metrics.update(options=None), "Expected object, got null - at $.options"),
         (lambda metrics: metrics.update(brightness={"gain": -1.0, "offset": 1.0}), "are no gain and offset"),
-        (lambda metrics: metrics["options"].update(affine="b-spline"), "Invalid enum value 'b-spline'"),
-        (lambda metrics: metrics.update(files=3), "Expected object, got int - at $.files"),
     ],
 )
 def test_a_record_that_is_damaged_is_told_and_not_used(hearts, again, change, reason):
@@ -171,7 +166,7 @@ def test_a_record_that_cannot_be_read_is_told(hearts, again):
     assert f"{out / 'metrics.json'} cannot be read, so that it does not tell how" in said
 
 
-@pytest.mark.parametrize("content", ["[1]", "{}", '{"dice": 0.9}', '{"mask_paths": {"fixed": 3}}'])
+@pytest.mark.parametrize("content", ["[1]", '{"mask_paths": {"fixed": 3}}'])
 def test_nothing_is_said_of_a_file_of_another_program(tmp_path, recwarn, content):
     (tmp_path / "metrics.json").write_text(content)
     assert Known.of(tmp_path / "transform.nii.gz", tmp_path / "a", tmp_path / "b") == Known()
@@ -193,12 +188,11 @@ def test_a_start_that_is_gone_or_another_is_told_and_not_used(hearts, again):
         assert metrics["intensities_matched"]
 
 
-@COMMANDS
-def test_whoever_kept_brightness_is_told_again_to_match_it(hearts, again, command):
+def test_whoever_kept_brightness_is_told_again_to_match_it(hearts, again):
     """Not to match histograms, which is for more than a factor."""
     found = read_json(hearts / "kept" / "metrics.json")
     advice = next(each for each in found["verdict"]["try"] if "--brightness match" in each)
-    _, metrics, _ = again(hearts, hearts / "kept" / "transform.nii.gz", command=command)
+    _, metrics, _ = again(hearts, hearts / "kept" / "transform.nii.gz", command="evaluate")
     assert f"vrnet register {advice}" in metrics["verdict"]["try"]
 
 
@@ -206,7 +200,7 @@ def test_whoever_kept_brightness_is_told_again_to_match_it(hearts, again, comman
 
 
 @pytest.mark.release
-@COMMANDS
+@pytest.mark.parametrize("command", ["report", "evaluate"])
 def test_inside_masks_a_transform_is_measured_as_it_was_when_it_was_found(spoilt, again, tmp_path, command):
     """Whether they are given, or found beside it; fields are rounded in files, to less than tables show."""
     found = read_json(spoilt / "out" / "metrics.json")

@@ -120,7 +120,6 @@ def test_structures_have_names_wherever_they_are_shown_and_numbers_where_program
     ("given", "said"),
     [
         ("1=RV,4=LA", "no voxel has the label 4"),
-        ("1=RV,1=LV", "twice"),
         ("RV", "give them as 1=RV,2=Myo,3=LV"),
         (None, ""),
     ],
@@ -246,26 +245,18 @@ def test_parameters_can_be_set_and_are_in_the_name_that_results_carry(register):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (("TV-L1", "--set", "lambda=0.15"), "lambda"),
         (
             ("TV-L1", "--set", "weight=0.15"),
             'TV-L1 has no parameter "weight": it has finest_warps, fluid, iterations, lam,',
         ),
         (("TV-L1", "--set", "lam=much"), "lam of TV-L1 cannot be much: give a value such as"),
         (("TV-L1", "--set", "lam"), '"lam" sets no parameter: write NAME=VALUE'),
-        (("identity", "--set", "lam=0.15"), 'identity has no parameter "lam": it has none'),
     ],
 )
 def test_what_cannot_be_set_is_refused_before_anything_is_read(vrnet, tmp_path, words, answer):
     status, _, err = vrnet("register", "a.nii", "b.nii", "--out", tmp_path / "out", "--method", *words)
     assert (status, answer in err) == (2, True), err
     assert not list(tmp_path.iterdir())
-
-
-def test_a_good_registration_says_so_and_ends_with_status_0(register):
-    folder, out = register("--report")
-    assert read_json(folder / "metrics.json")["verdict"] == {"level": "good", "reasons": [], "try": []}
-    assert "Verdict: good" in out
 
 
 def test_a_failed_registration_writes_everything_says_why_and_ends_with_status_3(vrnet, files, tmp_path):
@@ -356,14 +347,6 @@ def test_demo_writes_what_register_writes_and_the_images_and_says_how_well_it_we
 
 
 @pytest.mark.release
-def test_a_folder_with_brackets_in_its_name_is_named_as_it_is(vrnet, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    status, out, _ = vrnet("demo", "--out", "run[red]", "--method", "Gaussian-L1")
-    assert status == 0
-    assert "Look at run[red]/report.html" in out
-
-
-@pytest.mark.release
 def test_the_demonstration_takes_weights(vrnet, tmp_path):
     """Those of an untrained network, whose registration fails."""
     status, out, err = vrnet("demo", "--out", tmp_path / "out", "--weights", saved(tmp_path))
@@ -433,7 +416,6 @@ def test_a_page_comes_alone_and_a_failed_transform_ends_with_3(report, tmp_path)
     [
         ("absent.h5", "page.html", (), "there is no"),
         ("fixed.nii.gz", "page.html", (), "is not a transform"),
-        ("true.nii.gz", "page.html", ("--then", "absent.mat"), "there is no"),
     ],
 )
 def test_what_cannot_be_reported_is_told_in_one_line(report, tmp_path, transform, out, words, message):

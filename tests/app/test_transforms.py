@@ -181,8 +181,7 @@ def test_a_reference_that_the_transform_does_not_lead_to_is_refused(vrnet, far, 
     assert not (tmp_path / "back.nii.gz").exists()
 
 
-@pytest.mark.parametrize("name", ["back.tfm", "back.h5"])
-@pytest.mark.parametrize("has_reference", [False, True])
+@pytest.mark.parametrize(("name", "has_reference"), [("back.tfm", False), ("back.h5", True)])
 def test_the_inverse_of_an_affine_map_is_exact_and_affine(vrnet, far, files, tmp_path, name, has_reference):
     words = ("--reference", files / "fixed.nii.gz") if has_reference else ()
     status, out, _ = vrnet("invert", tmp_path / "affine.tfm", *words, "--out", tmp_path / name)
@@ -243,8 +242,8 @@ def test_apply_says_where_nothing_of_a_label_map_is_seen(vrnet, files, tmp_path)
     assert "o.nii.gz is empty: what" in out
 
 
-@pytest.mark.parametrize("points", ["in.csv", "IN.CSV"])
-def test_points_and_a_transform_that_look_exchanged_are_told(vrnet, files, tmp_path, points):
+def test_points_and_a_transform_that_look_exchanged_are_told(vrnet, files, tmp_path):
+    points = "IN.CSV"
     (tmp_path / points).write_text("x,y\n-20,120\n")
     status, _, err = vrnet("points", tmp_path / points, files / "true.nii.gz", "--out", tmp_path / "out.csv")
     assert status == 2

@@ -87,17 +87,6 @@ def test_files_of_others_in_the_folder_of_a_result_are_never_lost(tmp_path):
     assert make_task(out, method="other")(one).status == "done"
 
 
-def test_a_result_that_was_cut_short_is_told_so_and_what_to_do(tmp_path):
-    task, one = make_task(tmp_path / "out"), subject(tmp_path)
-    task(one)
-    file = task.folder.subjects / "s1" / "count.txt"
-    size = file.stat().st_size
-    file.write_bytes(file.read_bytes()[:7])
-    assert f"it has 7 of {size:,} bytes; remove it if it is damaged" in task(one).reason
-    file.unlink()
-    assert task(one).status == "done"
-
-
 def test_a_failure_is_kept_with_its_reason_and_traceback_until_the_subject_is_done(tmp_path):
     one, out = subject(tmp_path), tmp_path / "out"
     outcome = make_task(out, Count(failing=frozenset({"s1"})))(one)

@@ -59,7 +59,7 @@ def test_a_result_is_another_when_its_images_are_and_has_the_page_that_is_in_its
 
         task = make_task(tmp_path / "out", work, **recipe)
         run_tasks(task, table.subjects[:1], run_here)
-        return collect_rows(task.folder, table, task.recipe, "{subject}.html").results
+        return collect_rows(task.folder, table, task.recipe, "{subject}.html")[2]
 
     first, left = results("image", "")
     assert (first.has_page, left) == (False, Result("", has_page=False))

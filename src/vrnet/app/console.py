@@ -60,9 +60,6 @@ def from_time_to_time(say: Callable[[], None]) -> Iterator[None]:
 class Screen(Console):
     """A terminal that shows what names of files and cells of tables hold, and obeys none of it."""
 
-    def __init__(self, is_for_errors: bool = False) -> None:
-        super().__init__(stderr=is_for_errors, emoji=False)
-
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """All text comes by here, that of tables and bars too; what moves the cursor of a bar is marked as such."""
         for text, style, control in super().render(renderable, options):
@@ -80,7 +77,8 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
-screen, error_screen, bar_screen = Screen(), Screen(is_for_errors=True), Screen(is_for_errors=True)
+screen = Screen(emoji=False)
+error_screen, bar_screen = Screen(stderr=True, emoji=False), Screen(stderr=True, emoji=False)
 VERDICT_COLOURS = {"good": "green", "look": "yellow", "failed": "red"}
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
@@ -207,8 +205,8 @@ def hide_on_failure(bar: Progress) -> Iterator[None]:
 @contextmanager
 def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
     """A bar that shows the status of a training run; where the error stream is a file, one line per validation."""
-    words = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[line]}"))
-    columns = next(words), BarColumn(12), next(words), TimeRemainingColumn()
+    name, line = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[line]}"))
+    columns = name, BarColumn(12), line, TimeRemainingColumn()
     printed_step = 0
     with Progress(*columns, console=bar_screen) as bar:
         task = bar.add_task(method, total=None, line="the first steps")

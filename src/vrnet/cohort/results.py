@@ -214,15 +214,12 @@ def seal(staged: Path, record: Mapping[str, Any]) -> None:
 def check_own(folder: Path, record: Record) -> None:
     """BadInput unless every file in a result's folder is as its record lists it: it is about to be replaced."""
     for file in files_below(str(folder)):
-        name, size = os.path.relpath(file, folder), os.stat(file).st_size
-        wanted = record.files.get(name, {})
-        if name == DONE or (wanted and sha256(Path(file)) == wanted["sha256"]):
-            continue
-        advice = "move it away, and try it again"
-        if wanted and size < wanted["bytes"]:
-            whole = f"{wanted['bytes']:,}"
-            advice = f"it has {size:,} of {whole} bytes; remove it if it is damaged, or move it away, and try it again"
-        raise BadInput(f"{file} is not as this cohort wrote it, and would be lost: {advice}")
+        name = os.path.relpath(file, folder)
+        if name != DONE and sha256(Path(file)) != record.files.get(name, {}).get("sha256"):
+            raise BadInput(
+                f"{file} is not as this cohort wrote it, and would be lost: move it away, or remove it if it is "
+                "damaged, and try it again"
+            )
 
 
 # What there is of a subject: plans, tables, shards and tasks go by this one answer.

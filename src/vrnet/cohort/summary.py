@@ -28,19 +28,16 @@ class Result(NamedTuple):
     """Whether it comes with a page of its own."""
 
 
-class Collection(NamedTuple):
-    """What came of the subjects of a list, in its order."""
-
-    columns: list[str]
-    rows: list[Row]
-    results: list[Result]
-
-
-def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe, page: str = "") -> Collection:
-    """The columns of the table, and a row per subject: its status, what the list says of it, and what was measured.
+def collect_rows(
+    folder: CohortFolder, table: CohortTable, recipe: Recipe, page: str = ""
+) -> tuple[list[str], list[Row], list[Result]]:
+    """The columns of the table; one row per subject: its status, what the list says of it, and what was measured; and
+    the result of each.
 
     `page` is the name of the page that a subject may have; {subject} stands for its name."""
-    survey, rows, results = Survey(folder, recipe), [], []
+    survey = Survey(folder, recipe)
+    rows: list[Row] = []
+    results = []
     for one in table.subjects:
         kind, why, record = survey.state(one)
         row: Row = {**dict(zip(table.carried, one.carried, strict=True)), "subject": one.name, "status": kind}
@@ -56,7 +53,7 @@ def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe, page:
         results.append(result)
     middle = [name for name in columns_of(rows) if name not in (*FIRST, *LAST, *table.carried)]
     add_suspicion(rows, middle)
-    return Collection([*FIRST, *middle, *table.carried, *LAST], rows, results)
+    return [*FIRST, *middle, *table.carried, *LAST], rows, results
 
 
 # Which subjects to look at first: those that failed, then by verdict, then those unlike the rest of the cohort.
