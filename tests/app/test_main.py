@@ -117,7 +117,7 @@ main()
 """
 
 
-HELP = [[command, "--help"] for command in ("register", "cohort", "paper")]
+HELP = [[command, "--help"] for command in ("register", "cohort", "track")]
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,13 @@ def dataclass_rule(info: constructors.StructTypeInfo) -> constructors.StructCons
         if default is None or default is False or default is True or default == ():  # shown only if the type says so
             kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else [hint]
             hint = Annotated[kind, tyro.conf.DisallowNone, tyro.conf.arg(help_behavior_hint=""), *marks]
-        help_text = partial(lambda name: field_docstrings(info.type).get(name), field.name)  # read when it is shown
-        found.append(constructors.StructFieldSpec(field.name, hint, default, help_text))
+        found.append(constructors.StructFieldSpec(field.name, hint, default, partial(help_text, info.type, field.name)))
     return constructors.StructConstructorSpec(info.type, tuple(found))
+
+
+def help_text(kind: type, name: str) -> str | None:
+    """The docstring below a field, which is looked up when it is shown."""
+    return field_docstrings(kind).get(name)
 
 
 # What several commands share: kinds of arguments, and groups of options that belong together.

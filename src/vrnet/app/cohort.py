@@ -185,7 +185,7 @@ class Cohort:
             find_device(self.options.device)  # which fails at once if there is none
         are_cines = table.kind is CINES
         method = self.method_options.choice(self.method, "cine" if are_cines else "pair")
-        names: dict[int, str] = {}
+        names: Mapping[int, str] = {}
         if self.label_names is not None:
             names = read_label_names(self.label_names)
             if not any(one.has_labels for one in table.subjects):

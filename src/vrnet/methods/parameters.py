@@ -14,7 +14,6 @@ from textwrap import dedent
 from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 from vrnet.errors import BadInput, did_you_mean
-from vrnet.files import check_plain
 
 # The docstrings below the fields of a dataclass: they are the help of commands and of parameters.
 
@@ -117,6 +116,8 @@ def assignments(text: str) -> dict[str, Any]:
 def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] = ()) -> T:
     """The method with other values; BadInput names what it has where there is no such parameter, or no such value."""
     import msgspec
+
+    from vrnet.files import check_plain  # which loads NumPy; the help of commands does without
 
     known = {parameter.name: parameter.value for parameter in parameters(method, fixed)}
     hints, values = get_type_hints(type(method)), {}
