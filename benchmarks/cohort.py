@@ -9,13 +9,11 @@ many subjects.
 
 The second registers stacks of ACDC by `vrnet cohort`, first with one job and then with several, on a machine that has
 nothing else to do. It prints seconds, subjects per core and hour, how many times as fast the jobs are, and whether all
-results are equal to the bit; FOLDER/throughput.json has the same. FOLDER is made, and holds the results afterwards.
+results are equal to the bit. FOLDER is made, and holds the results afterwards.
 """
 
 import argparse
 import hashlib
-import json
-import os
 import random
 import resource
 import shutil
@@ -88,15 +86,6 @@ def simulate(place, count, jobs):
         write_tables(folder, table, RECIPE)
 
 
-def list_stacks(root, folder, count):
-    """A list of the first patients of ACDC, so many."""
-    rows = list(islice(scan_acdc(root.absolute()), count))
-    if len(rows) < count:
-        sys.exit(f"{root} has {len(rows)} patients only: give --count {len(rows)}")
-    write_rows([{column: str(cell) for column, cell in row.items()} for row in rows], folder / "pairs.csv")
-    return folder / "pairs.csv"
-
-
 def run_cohort(pairs, out, jobs, options):
     """Seconds by the clock of `vrnet cohort`, from its start to its end."""
     shutil.rmtree(out, ignore_errors=True)
@@ -108,29 +97,24 @@ def run_cohort(pairs, out, jobs, options):
     return time.perf_counter() - start
 
 
-def results(out):
-    """{file: SHA-256} of what was found of each subject."""
-    found = (path for name in RESULTS for path in (out / "subjects").rglob(name))
-    return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
-
-
 def compare_jobs(root, folder, count, jobs, options):
-    """The same cohort with one job and with several."""
+    """The same cohort of the first patients of ACDC, with one job and with several."""
     folder.mkdir(parents=True, exist_ok=True)
-    pairs, load = list_stacks(root, folder, count), os.getloadavg()[0]
-    one = run_cohort(pairs, folder / "one", 1, options)
-    print(f"1 job:  {one:8.1f} s, {3600 * count / one:6.0f} stacks per core and hour", flush=True)
-    several = run_cohort(pairs, folder / "several", jobs, options)
-    print(f"{jobs} jobs: {several:8.1f} s, {3600 * count / several / jobs:6.0f} stacks per core and hour")
-    first, second = results(folder / "one"), results(folder / "several")
-    found = {
-        "stacks": count, "jobs": jobs, "cores": os.cpu_count(), "seconds_one_job": one, "seconds_jobs": several,
-        "times_as_fast": one / several, "files_compared": len(first), "is_equal_to_the_bit": first == second != {},
-        "load_before": load,
-    }  # fmt: skip
-    print(f"{found['times_as_fast']:.2f} times as fast; {len(first)} files, "
-          f"{'all equal to the bit' if found['is_equal_to_the_bit'] else 'NOT EQUAL'}")  # fmt: skip
-    (folder / "throughput.json").write_text(json.dumps(found, indent=2))
+    rows = list(islice(scan_acdc(root.absolute()), count))
+    if len(rows) < count:
+        sys.exit(f"{root} has {len(rows)} patients only: give --count {len(rows)}")
+    pairs = folder / "pairs.csv"
+    write_rows([{column: str(cell) for column, cell in row.items()} for row in rows], pairs)
+    seconds, found = {}, {}
+    for number in (1, jobs):
+        out = folder / f"{number} jobs"
+        seconds[number] = run_cohort(pairs, out, number, options)
+        rate = 3600 * count / seconds[number] / number
+        print(f"{number} jobs: {seconds[number]:8.1f} s, {rate:6.0f} stacks per core and hour", flush=True)
+        files = (path for name in RESULTS for path in (out / "subjects").rglob(name))
+        found[number] = {path.relative_to(out): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    print(f"{seconds[1] / seconds[jobs]:.2f} times as fast; {len(found[1])} files, "
+          f"{'all equal to the bit' if found[1] == found[jobs] != {} else 'NOT EQUAL'}")  # fmt: skip
 
 
 def main():

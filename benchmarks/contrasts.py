@@ -19,8 +19,7 @@ import numpy as np
 
 import vrnet
 from rows import append_row, read_measured
-from volume_pairs import hippocampi
-from volumes import mean_dice
+from volumes import hippocampi, mean_dice
 from vrnet.files import write_bytes
 
 METHODS = "Gaussian-LNCC", "Gaussian-MIND", "Gaussian-NMI", "Gaussian-Remap"

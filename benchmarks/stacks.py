@@ -16,16 +16,11 @@ from vrnet import read_image, register_images
 from vrnet.app.layouts import scan_folder
 from vrnet.data.splits import choose_split, read_splits
 from vrnet.evaluation.pair import overlap, regularity
+from vrnet.evaluation.split import summarise
 from vrnet.files import write_json, write_rows
 from vrnet.provenance import versions
 
 STRUCTURES = {"3": "LV", "2": "Myo", "1": "RV"}
-
-
-def listed_subjects(root: Path, split: str):
-    """The rows of the subjects of a split: their names and files."""
-    names = set(choose_split(read_splits(root / "split.csv"), split, root))
-    return [row for row in scan_folder(root) if row["subject"] in names]
 
 
 def measure(row, method: str):
@@ -49,16 +44,14 @@ def main():
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path, default=Path("results/stacks/whole"))
     given = parser.parse_args()
+    names = set(choose_split(read_splits(given.root / "split.csv"), given.split, given.root))
+    subjects = [row for row in scan_folder(given.root) if row["subject"] in names]
     for method in given.methods:
-        rows = [measure(row, method) for row in listed_subjects(given.root, given.split)]
-        columns = [name for name in rows[0] if name != "subject"]
-        means = {name: {"mean": float(np.mean([row[name] for row in rows])),
-                        "std": float(np.std([row[name] for row in rows]))} for name in columns}  # fmt: skip
-        folder = given.out / method
-        folder.mkdir(parents=True, exist_ok=True)
-        write_rows(rows, folder / "metrics.csv")
+        rows = [measure(row, method) for row in subjects]
+        write_rows(rows, given.out / method / "metrics.csv")
+        means = summarise(rows)
         summary = {"method": method, "data": "acdc", "split": given.split, "subjects": len(rows), "metrics": means}
-        write_json({**summary, "provenance": versions()}, folder / "summary.json")
+        write_json({**summary, "provenance": versions()}, given.out / method / "summary.json")
         said = ", ".join(f"{name} {means[name]['mean']:.3f}" for name in ("dice_mean", "hd_mean"))
         print(f"{method}: {said}", flush=True)
 

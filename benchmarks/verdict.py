@@ -17,8 +17,6 @@ registering. A cache is of one --every.
 """
 
 import argparse
-import csv
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
 from itertools import product
@@ -32,7 +30,8 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 from torch.nn import functional
 
-from volume_pairs import brains as load_brains
+from rows import append_row, read_measured
+from volumes import brains as load_brains
 from vrnet import register
 from vrnet.data.acdc import ACDC
 from vrnet.data.hippocampus import Hippocampus
@@ -240,29 +239,17 @@ def measure(case: Case) -> dict[str, object]:
 
 def measure_all(found: Iterator[Case], cache: Path) -> list[dict[str, str]]:
     """The rows of all cases; those that the cache lacks are computed and added to it."""
-    known, keys, is_new = {key_of(row) for row in read(cache)}, set(), not cache.exists()
-    with cache.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        for case in found:
-            keys.add(case.key)
-            if case.key not in known:
-                writer.writerow(measure(case))
-                file.flush()
-    return [row for row in read(cache) if key_of(row) in keys]
+    known, keys = {key_of(row) for row in read_measured(cache)}, set()
+    for case in found:
+        keys.add(case.key)
+        if case.key not in known:
+            append_row(measure(case), cache, COLUMNS)
+    return [row for row in read_measured(cache) if key_of(row) in keys]
 
 
 def key_of(row: dict[str, str]) -> tuple[str, ...]:
     """What tells a case from others."""
     return tuple(row[name] for name in COLUMNS[:4])
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def outcome(row: dict[str, str], unchanged: dict[tuple[str, ...], float]) -> str:
@@ -275,17 +262,36 @@ def outcome(row: dict[str, str], unchanged: dict[tuple[str, ...], float]) -> str
 
 
 def tables(rows: list[dict[str, str]]) -> Iterator[str]:
-    """What the verdict says, by outcome, data and change; how the measures are distributed; and where it is wrong."""
+    """How often each level is given, by outcome, data and change, and by method; how the measures are distributed; and
+    where the verdict is wrong."""
     unchanged = {
         (row["data"], row["subject"], row["method"]): float(row["dice_after"]) for row in rows if row["change"] == GOOD
     }
-    judged = {"good": [], "ruined": [], "neither": []}
+    judged: dict[str, list[tuple[dict[str, str], Evidence]]] = {"good": [], "ruined": [], "neither": []}
     for row in rows:
-        judged[outcome(row, unchanged)].append((row, evidence_of(row)))
+        evidence = Evidence(**{name: float(row[name]) for name in EVIDENCE})
+        judged[outcome(row, unchanged)].append((row, evidence))
     for name in ("good", "ruined"):
-        yield from level_table(name, judged[name])
-    yield from method_table(judged)
-    yield from measure_table(*([evidence for _, evidence in judged[name]] for name in ("good", "ruined")))
+        yield f"\n{name}: {len(judged[name])}, of which {', '.join(counts(judged[name], {}))} good, look, failed\n"
+        yield "| data | change | good | look | failed |\n| --- | --- | --- | --- | --- |"
+        for data, change in sorted({(row["data"], row["change"]) for row, _ in judged[name]}):
+            levels = counts(judged[name], {"data": data, "change": change})
+            yield f"| {data} | {change} | {' | '.join(levels)} |"
+    yield "\n| method | of good ones: good, look, failed | of ruined ones |\n| --- | --- | --- |"
+    for method in dict.fromkeys(row["method"] for row, _ in judged["good"]):
+        good, ruined = (", ".join(counts(judged[name], {"method": method})) for name in ("good", "ruined"))
+        yield f"| {method} | {good} | {ruined} |"
+    yield "\n| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for rule in (each for each in FINDINGS if not each.name.startswith(("structures", "few"))):
+        of_good, of_ruined = (
+            np.array([rule.measure(evidence) for _, evidence in judged[name]]) for name in ("good", "ruined")
+        )
+        spread = np.percentile(of_good, (50, 97, 100)), np.percentile(of_ruined, (3, 50))
+        words = [", ".join(f"{value:.2f}" for value in part) for part in spread]
+        failed = "–" if rule.failed == inf else f"{rule.failed:g}"
+        beyond = 100 * (of_ruined > rule.look).mean()
+        yield f"| {rule.name} | {rule.look:g} | {failed} | {words[0]} | {words[1]} | {beyond:.0f} % |"
     for name in ("good", "ruined"):
         for row, evidence in judged[name]:
             verdict = judge_evidence(evidence)
@@ -293,45 +299,10 @@ def tables(rows: list[dict[str, str]]) -> Iterator[str]:
                 yield f"{name}, but {verdict.level}: {' '.join(list(row.values())[:6])} {verdict.reasons}"
 
 
-def level_table(name: str, judged: list[tuple[dict[str, str], Evidence]]) -> Iterator[str]:
-    """How often each level is given, by data and change."""
-    total = counts(evidence for _, evidence in judged)
-    yield f"\n{name}: {len(judged)}, of which {dict(total)}\n"
-    yield "| data | change | good | look | failed |\n| --- | --- | --- | --- | --- |"
-    for data, change in sorted({(row["data"], row["change"]) for row, _ in judged}):
-        levels = counts(each for row, each in judged if (row["data"], row["change"]) == (data, change))
-        yield f"| {data} | {change} | {levels['good']} | {levels['look']} | {levels['failed']} |"
-
-
-def method_table(judged: dict[str, list[tuple[dict[str, str], Evidence]]]) -> Iterator[str]:
-    """How often each level is given to the good and to the ruined ones of each method."""
-    yield "\n| method | of good ones: good, look, failed | of ruined ones |\n| --- | --- | --- |"
-    for method in dict.fromkeys(row["method"] for row, _ in judged["good"]):
-        levels = [counts(each for row, each in judged[name] if row["method"] == method) for name in ("good", "ruined")]
-        words = [", ".join(str(found[level]) for level in ("good", "look", "failed")) for found in levels]
-        yield f"| {method} | {words[0]} | {words[1]} |"
-
-
-def measure_table(good: list[Evidence], ruined: list[Evidence]) -> Iterator[str]:
-    """The limits of every finding beside the distributions of its measure."""
-    yield "\n| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |"
-    yield "| --- | --- | --- | --- | --- | --- |"
-    for rule in (each for each in FINDINGS if not each.name.startswith(("structures", "few"))):
-        of_good, of_ruined = (np.array([rule.measure(each) for each in group]) for group in (good, ruined))
-        spread = np.percentile(of_good, (50, 97, 100)), np.percentile(of_ruined, (3, 50))
-        words = [", ".join(f"{value:.2f}" for value in part) for part in spread]
-        beyond = f"{100 * (of_ruined > rule.look).mean():.0f} %"
-        failed = "–" if rule.failed == inf else f"{rule.failed:g}"
-        yield f"| {rule.name} | {rule.look:g} | {failed} | {words[0]} | {words[1]} | {beyond} |"
-
-
-def counts(evidence: Iterator[Evidence]) -> Counter:
-    """How often each level is given."""
-    return Counter(judge_evidence(each).level for each in evidence)
-
-
-def evidence_of(row: dict[str, str]) -> Evidence:
-    return Evidence(**{name: float(row[name]) for name in EVIDENCE})
+def counts(judged: list[tuple[dict[str, str], Evidence]], among: dict[str, str]) -> list[str]:
+    """How many of the rows with these cells are good, to look at, and failed."""
+    levels = [judge_evidence(evidence).level for row, evidence in judged if among.items() <= row.items()]
+    return [str(levels.count(level)) for level in ("good", "look", "failed")]
 
 
 SOURCES = {"slices": heart_slices, "stacks": heart_stacks, "hippocampi": hippocampi, "brains": brains}

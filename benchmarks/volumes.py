@@ -19,6 +19,7 @@ import argparse
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from pathlib import Path
@@ -26,14 +27,16 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from scipy.ndimage import gaussian_filter
 
 from registration_tools import PEERS
 from rows import append_row, read_measured
-from volume_pairs import SHIFT, brains, hippocampi, shifted_pair
-from vrnet import BadInput, parse
+from vrnet import BadInput, parse, read_image
+from vrnet.data.prepared import Source
 from vrnet.evaluation.metrics import by_label, dice, folding_strict_percent
 from vrnet.fields.calculus import warp_labels
 from vrnet.files import write_bytes, write_json
+from vrnet.images.image import rescale_images_jointly
 
 OURS = "Gaussian-LNCC", "TV-L1", "default"
 KEY = "data", "pair", "threads", "tool"
@@ -43,18 +46,87 @@ MAX_SHIFT_ERROR = 0.5
 """In voxels. A wrong sign, axis or unit is wrong by 1 at least."""
 
 
+# Pairs of volumes, prepared alike for all tools.
+
+SHIFT = 2.0, -1.0, 3.0
+"""The motion of `shifted_pair`, in voxels."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledPair:
+    """Two volumes in [0, 1] on one grid, and what they show."""
+
+    data: str
+    name: str
+    fixed: np.ndarray
+    moving: np.ndarray
+    spacing: tuple[float, ...]
+    fixed_labels: np.ndarray
+    moving_labels: np.ndarray
+    labels: tuple[int, ...]
+    """Those that Dice is the mean over."""
+
+
+def hippocampi(root, split, count):
+    """(data, name, how to load it) of each pair of a split."""
+    pairs = Source("hippocampus", root).split(split, "evaluation", lambda name: lambda done: None, print)
+    labels, data = tuple(pairs.structures.values()), f"hippocampus ({split})"
+
+    def load(k):
+        sample = pairs.samples[k]
+        parts = sample.fixed, sample.moving, sample.fixed_labels, sample.moving_labels
+        fixed, moving, *maps = (part[0, 0].numpy() for part in parts)
+        return LabelledPair(data, sample.name, fixed, moving, sample.spacing, *maps, labels)
+
+    return [(data, name, lambda k=k: load(k)) for k, name in enumerate(pairs.names[:count])]
+
+
+def brains(folder):
+    """(data, name, how to load it) of the one pair of brains."""
+
+    def load():
+        names = "a_t1", "b_t1", "a_seg", "b_seg"
+        found = {name: next(folder.glob(f"{name}.*"), None) for name in names}
+        if missing := [name for name in names if found[name] is None]:
+            raise BadInput(f"there is no {folder / missing[0]}.nii.gz: give the folder of {', '.join(names)}")
+        images = [read_image(path) for path in found.values()]
+        if any(image.grid != images[0].grid for image in images):
+            raise BadInput(f"the images of {folder} have several grids: resample them to one")
+        fixed, moving = (image.array for image in rescale_images_jointly(*images[:2]))
+        maps = [image.array for image in images[2:]]
+        shared = tuple(label for label in np.intersect1d(*maps).tolist() if label)
+        return LabelledPair("brains", "a to b", fixed, moving, images[0].grid.spacing, *maps, shared)
+
+    return [("brains", "a to b", load)]
+
+
+def shifted_pair():
+    """A textured ball that moves by SHIFT, on voxels that are no cubes: the label is well inside it."""
+    shape, spacing = (36, 40, 44), (1.0, 1.25, 1.5)
+    x = np.stack(np.meshgrid(*(np.arange(n) - n / 2 for n in shape), indexing="ij"))
+    texture = gaussian_filter(np.random.default_rng(0).standard_normal(shape), 2.5)
+    inside = gaussian_filter((np.linalg.norm(x, axis=0) < 14).astype(float), 1.0)
+    fixed = (inside * (0.5 + 0.25 * texture / texture.std()).clip(0, 1)).astype(np.float32)
+    core = (np.linalg.norm(x, axis=0) < 10).astype(np.uint8)
+    moving, moved = (np.roll(image, [int(s) for s in SHIFT], (0, 1, 2)) for image in (fixed, core))
+    return LabelledPair("shift", "ball", fixed, moving, spacing, core, moved, (1,))
+
+
+# Tools, each in a process of its own.
+
+
 class ToolFailed(Exception):
     """A tool ended without a field."""
 
 
-def run_tool(tool, pair, threads, quick=False):
+def run_tool(tool, pair, threads):
     """What benchmarks/registration_tools.py finds for a pair in a process of its own."""
     environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), str(threads))
     with TemporaryDirectory() as folder:
         given, found = Path(folder) / "pair.npz", Path(folder) / "result.npz"
         np.savez(given, fixed=pair.fixed, moving=pair.moving, spacing=pair.spacing)
         script = Path(__file__).with_name("registration_tools.py")
-        command = [sys.executable, script, tool, given, found, "--threads", str(threads), *["--quick"] * quick]
+        command = [sys.executable, script, tool, given, found, "--threads", str(threads)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
         if done.returncode:
             last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
@@ -70,17 +142,14 @@ def mean_dice(pair, field):
     return float(np.nanmean(list(by_label(dice, pair.fixed_labels, warped, pair.labels).values())))
 
 
-def measure(tool, pair, threads, quick):
+def measure(tool, pair, threads):
     """The row of a tool and a pair, without its key."""
-    found = run_tool(tool, pair, threads, quick)
+    found = run_tool(tool, pair, threads)
     return {
-        "settings": found["settings"],
-        "version": found["version"],
+        **{key: found[key] for key in ("settings", "version", "seconds", "cpu_seconds")},
         "dice_before": mean_dice(pair, np.zeros_like(found["field"])),
         "dice": mean_dice(pair, found["field"]),
         "folding_strict_percent": folding_strict_percent(torch.from_numpy(found["field"])[None]),
-        "seconds": found["seconds"],
-        "cpu_seconds": found["cpu_seconds"],
         "peak_gib": found["peak_bytes"] / 2**30,
     }
 
@@ -95,7 +164,7 @@ def missing(tool):
     return None
 
 
-def compare(pairs, tools, threads, quick, path):
+def compare(pairs, tools, threads, path):
     """Measure every tool on every pair that the file does not have, and say what could not be: {tool: why}."""
     failed = {tool: why for tool in tools if (why := missing(tool))}
     todo = [(pair, tool) for pair in pairs for tool in tools if tool not in failed]
@@ -106,7 +175,7 @@ def compare(pairs, tools, threads, quick, path):
             continue
         print(f"{number}/{len(todo)} {data}, {name}, {tool}:", end=" ", flush=True)
         try:
-            row = measure(tool, load(), threads, quick)
+            row = measure(tool, load(), threads)
         except ToolFailed as error:
             failed[tool] = str(error)
             print(error, flush=True)
@@ -178,18 +247,6 @@ def shift_error(tool, pair, threads):
     return float(np.median(distance[pair.fixed_labels > 0]))
 
 
-def benchmark(options):
-    """Measure what the options ask for; print the tables, and write them."""
-    tools, folder = [*options.ours, *options.peers], options.out / "quick" if options.quick else options.out
-    pairs = hippocampi(options.hippocampus, options.split, options.pairs) if options.hippocampus else []
-    pairs += brains(options.brains) if options.brains else []
-    failed = compare(pairs, tools, options.threads, options.quick, folder / "rows.csv")
-    summary = summarise(read_measured(folder / "rows.csv"))
-    write_json({"tools": summary, "not measured": failed}, folder / "table.json")
-    write_bytes(f"{table(summary, failed)}\n".encode(), folder / "table.md")
-    print(f"\n{table(summary, failed)}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", nargs="*", default=OURS, metavar="METHOD", help="methods of vrnet")
@@ -199,21 +256,27 @@ def main():
     parser.add_argument("--pairs", type=int, help="how many of the split, the first ones; all if not given")
     parser.add_argument("--brains", type=Path, help="a folder with a_t1, a_seg, b_t1 and b_seg")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="one iteration per level of the peers: do they run?")
     parser.add_argument("--check", action="store_true", help="only see that every tool finds a known shift")
-    parser.add_argument("--out", type=Path, default=Path("results/volumes"), help="with --quick, its folder quick")
+    parser.add_argument("--out", type=Path, default=Path("results/volumes"))
     options = parser.parse_args()
     try:
         for method in options.ours:
             parse(method)
+        tools = [*options.ours, *options.peers]
         if options.check:
-            sys.exit(not check([*options.ours, *options.peers], options.threads))
-        if not options.hippocampus and not options.brains:
+            sys.exit(not check(tools, options.threads))
+        pairs = hippocampi(options.hippocampus, options.split, options.pairs) if options.hippocampus else []
+        pairs += brains(options.brains) if options.brains else []
+        if not pairs:
             raise BadInput("there is nothing to register: give --hippocampus, --brains or both")
-        benchmark(options)
+        failed = compare(pairs, tools, options.threads, options.out / "rows.csv")
     except (BadInput, ToolFailed) as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    summary = summarise(read_measured(options.out / "rows.csv"))
+    write_json({"tools": summary, "not measured": failed}, options.out / "table.json")
+    write_bytes(f"{table(summary, failed)}\n".encode(), options.out / "table.md")
+    print(f"\n{table(summary, failed)}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import pytest
 
 import contrasts
 from contrasts import CONTRASTS, measure_all, table
-from volume_pairs import shifted_pair
+from volumes import shifted_pair
 
 
 @pytest.fixture

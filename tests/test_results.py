@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.paper.recomputation import compare_table, compare_times
-from vrnet.app.paper import PaperRequest, make_figure, make_table
-from vrnet.data.prepared import Source
+from vrnet.app.arguments import DeviceOptions, SourceOptions
+from vrnet.app.paper import Paper, make_figure, make_table
 
 pytestmark = pytest.mark.release
 RESULTS = Path(__file__).parents[1] / "results"
 TABLES = sorted((RESULTS / "tables").glob("*.csv"))
+OPTIONS = {"source_options": SourceOptions(), "device_options": DeviceOptions()}
 NAMES = [table.stem for table in TABLES]
 ASKED = {
     **{f"{name}_consistent": (name, {"budget": "consistent"}) for name in ("matched", "matched_half")},
@@ -60,12 +61,13 @@ def test_a_table_is_made_again_byte_by_byte_without_images(name, options, copy, 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("vrnet.paper.tables.measure_seconds", refuse)
     name, asked = ASKED.get(name, (name, {}))
-    request = PaperRequest(Source(""), copy, **asked, **options)
-    _, written = make_table(name, request, lambda stage: lambda done: None, refuse)
+    asked = Paper(kind="table", name=name, out=copy, **OPTIONS, **asked, **options)
+    _, written = make_table(asked, lambda stage: lambda done: None, refuse)
     for path in written[:2]:
         assert path.read_bytes() == (RESULTS / "tables" / path.name).read_bytes()
 
 
 def test_a_figure_of_fewer_subjects_is_drawn_again_without_images(copy):
-    _, numbers = make_figure("efficiency", PaperRequest(Source(""), copy), lambda stage: lambda done: None, refuse)
+    asked = Paper(kind="figure", name="efficiency", out=copy, **OPTIONS)
+    _, numbers = make_figure(asked, lambda stage: lambda done: None, refuse)
     assert numbers.read_bytes() == (RESULTS / "figures" / numbers.name).read_bytes()

@@ -1,5 +1,6 @@
 """benchmarks/volumes.py judges every tool alike: in voxels of fixed, by the labels, and each pair once."""
 
+from dataclasses import replace
 from importlib.metadata import distributions
 
 import numpy as np
@@ -7,15 +8,17 @@ import pytest
 
 import volumes
 from registration_tools import PEERS
-from volume_pairs import SHIFT, brains, shifted_pair
 from volumes import (
     MAX_SHIFT_ERROR,
+    SHIFT,
     ToolFailed,
+    brains,
     compare,
     mean_dice,
     read_measured,
     run_tool,
     shift_error,
+    shifted_pair,
     summarise,
     table,
 )
@@ -70,7 +73,7 @@ def measured(monkeypatch):
     """The tools that were run, in place of running them: each finds no motion."""
     ran = []
 
-    def run_tool(tool, pair, threads, quick=False):
+    def run_tool(tool, pair, threads):
         ran.append((tool, pair.name))
         found = {
             "field": np.zeros((3, *pair.fixed.shape), np.float32),
@@ -87,15 +90,15 @@ def measured(monkeypatch):
 def test_what_is_measured_is_not_measured_again(measured, tmp_path):
     pairs = [("shift", name, shifted_pair) for name in ("ball", "again")]
     for _ in range(2):
-        assert compare(pairs, ["TV-L1", "SimpleITK demons"], 1, False, tmp_path / "rows.csv") == {}
+        assert compare(pairs, ["TV-L1", "SimpleITK demons"], 1, tmp_path / "rows.csv") == {}
         assert len(measured) == len(read_measured(tmp_path / "rows.csv")) == 4
-    compare(pairs, ["TV-L1"], 2, False, tmp_path / "rows.csv")
+    compare(pairs, ["TV-L1"], 2, tmp_path / "rows.csv")
     assert len(measured) == 6
 
 
 def test_a_tool_that_is_not_installed_is_said_to_be_so(measured, tmp_path, monkeypatch):
-    monkeypatch.setattr(PEERS["greedy"].__class__, "package", "no-such-package")
-    failed = compare([("shift", "ball", shifted_pair)], ["greedy", "TV-L1"], 1, False, tmp_path / "rows.csv")
+    monkeypatch.setitem(PEERS, "greedy", replace(PEERS["greedy"], package="no-such-package"))
+    failed = compare([("shift", "ball", shifted_pair)], ["greedy", "TV-L1"], 1, tmp_path / "rows.csv")
     page = table(summarise(read_measured(tmp_path / "rows.csv")), failed)
     assert measured == [("TV-L1", "ball")]
     assert "- greedy: no-such-package is not installed on this machine" in page

@@ -161,7 +161,7 @@ def test_weights_that_half_precision_cannot_hold_are_refused(tmp_path):
 
 
 def test_a_table_of_the_paper_that_does_not_fit_is_refused(tmp_path):
-    table = Table("t", ["x"], [[str(x)] for x in NOISE.flat], [])
+    table = Table("t", [str(x) for x in NOISE.flat], [])
     with file_size_limit(12), pytest.raises(BadInput, match="cannot write"):
         table.write(tmp_path, "t")
     assert not list(tmp_path.iterdir())

@@ -2,8 +2,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from vrnet.app.paper import PaperRequest
-from vrnet.data.prepared import Source, prepare_split
+from vrnet.app.arguments import DeviceOptions, SourceOptions
+from vrnet.app.paper import Paper
+from vrnet.data.prepared import prepare_split
 from vrnet.paper.budget import BUDGETS, small_phantoms
 from vrnet.paper.results import Results
 from vrnet.paper.study import Study
@@ -35,23 +36,25 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
+def make_study(out, cache, reader, budget=BUDGETS["quick"], d=2):
+    """A study of small hearts."""
+    hearts = small_phantoms(d)
+    split = lambda name, purpose: prepare_split(hearts, name, purpose, cache, say=reader.say)  # noqa: E731
+    return Study(Results(out, hearts.name, budget), split, reader.stage, reader.say, "cpu")
+
+
 @pytest.fixture
 def study(tmp_path, cache, reader):
-    """study(budget) of small hearts, in a folder of its own."""
-
-    def make(budget=BUDGETS["quick"], d=2):
-        hearts = small_phantoms(d)
-        split = lambda name, purpose: prepare_split(hearts, name, purpose, cache, say=reader.say)  # noqa: E731
-        results = Results(tmp_path / "results", hearts.name, budget)
-        return Study(results, split, reader.stage, reader.say, "cpu")
-
-    return make
+    """study(budget, d=2) of small hearts, in a folder of its own."""
+    return lambda *budget, **options: make_study(tmp_path / "results", cache, reader, *budget, **options)
 
 
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory, cache):
-    """A request within the quick budget; one folder for all tests of a worker, so that networks are trained once."""
-    return PaperRequest(Source("", cache=cache), tmp_path_factory.mktemp("results"), "quick", "cpu")
+    """quick("table", "acdc") is asked within the quick budget; in one folder, so that networks are trained once."""
+    given = {"budget": "quick", "out": tmp_path_factory.mktemp("results")}
+    given |= {"source_options": SourceOptions(cache=cache), "device_options": DeviceOptions(device="cpu")}
+    return lambda kind, name, **others: Paper(kind=kind, name=name, **given, **others)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import csv
 import re
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -23,28 +22,19 @@ def read_csv(path):
 
 def identify(table: Path):
     """The name of the table in a file, its data set and its budget."""
-    budget = re.search(r'budget "(\w+)"', table.with_suffix(".md").read_text(encoding="utf-8"))[1]
+    budget = read_note(table, r'budget "(\w+)"')
     stem = table.stem.removesuffix(f"_{budget}")
     name = max((known for known in TABLES if f"{stem}_".startswith(f"{known}_")), key=len)
     return name, stem[len(name) + 1 :] or TABLES[name].data, budget
 
 
-def read_alphas(table: Path):
-    """{method: the α that the table says was chosen for it}"""
-    said = re.search(r"^α was chosen .*?: (.*)\.$", table.with_suffix(".md").read_text(encoding="utf-8"), flags=re.M)
-    chosen = [part.split(" for ") for part in said[1].split("; ")] if said else []
-    return {method: float(alpha) for alpha, methods in chosen for method in methods.split(", ")}
+def read_note(table: Path, form: str):
+    """The list that a note of this form ends in; empty where there is no such note."""
+    said = re.search(form, table.with_suffix(".md").read_text(encoding="utf-8"), flags=re.M)
+    return said[1] if said else ""
 
 
-def read_left_out(table: Path):
-    """The methods that the table says it is without."""
-    said = re.search(
-        r"^Not measured yet, .*?: (.*)\.$", table.with_suffix(".md").read_text(encoding="utf-8"), flags=re.M
-    )
-    return said[1].split(", ") if said else []
-
-
-def find_files(folder: Path, name: str, data: str, budget: str, alphas=MappingProxyType({}), left_out=()):
+def find_files(folder: Path, name: str, data: str, budget: str, alphas, left_out):
     """{method: the rows of each seed that all learned methods have}"""
     results = Results(folder, data, BUDGETS[budget])
     methods = [method for method in TABLES[name].methods if method not in left_out]
@@ -68,7 +58,10 @@ def recompute(seeds, measure):
 
 def compare_table(table: Path, folder: Path) -> int:
     """Hold a table against the files of its subjects; return how many numbers were compared."""
-    files = find_files(folder, *identify(table), read_alphas(table), read_left_out(table))
+    chosen = [part.split(" for ") for part in read_note(table, r"^α was chosen .*?: (.*)\.$").split("; ") if part]
+    alphas = {method: float(alpha) for alpha, methods in chosen for method in methods.split(", ")}
+    left_out = read_note(table, r"^Not measured yet, .*?: (.*)\.$").split(", ")
+    files = find_files(folder, *identify(table), alphas, left_out)
     rows, compared = read_csv(table), 0
     assert [LABELS.get(row["method"], row["method"]) for row in rows] == list(files)
     for row, seeds in zip(rows, files.values(), strict=True):

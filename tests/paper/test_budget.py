@@ -9,60 +9,37 @@ from vrnet.training.settings import PRESETS
 EVERY = sorted({without_average(name) for table in TABLES.values() for name in table.methods} | set(TIMED_METHODS))
 
 
-def test_the_papers_budget_leaves_methods_as_they_are_named():
+def test_methods_are_as_named_but_narrow_within_the_short_budget_and_cut_short_within_the_quick_one():
+    paper, short, quick = (BUDGETS[name] for name in ("paper", "short", "quick"))
     for name in EVERY:
-        assert {str(BUDGETS["paper"].method(name, d)) for d in (2, 3)} == {name}
-
-
-def test_a_short_budget_narrows_networks_that_name_no_width():
-    short, widths = BUDGETS["short"], {("R-L2-6x1", 2): 16, ("VoxelMorph-w32", 2): 32, ("C-L1-2x1", 3): 8}
+        assert {str(paper.method(name, d)) for d in (2, 3)} == {name}
+        if not parse(name).is_trainable:
+            assert short.method(name, 2) == paper.method(name, 2) == parse(name)
+            changed = str(quick.method(name, 3))
+            assert changed.partition("(")[0] == name
+            assert parse(changed) == quick.method(name, 3)
+    widths = {("R-L2-6x1", 2): 16, ("VoxelMorph-w32", 2): 32, ("C-L1-2x1", 3): 8}
     assert {given: short.method(*given).width for given in widths} == widths
 
 
-def test_iterative_methods_are_tuned_whatever_the_budget_but_for_the_quick_one_which_says_so():
-    for name in EVERY:
-        if not parse(name).is_trainable:
-            assert BUDGETS["short"].method(name, 2) == BUDGETS["paper"].method(name, 2) == parse(name)
-            quick = BUDGETS["quick"].method(name, 3)
-            assert str(quick).partition("(")[0] == name
-            assert parse(str(quick)) == quick
-
-
-def test_the_papers_training_is_that_of_the_presets_on_images_as_they_are():
-    found = {
-        data: BUDGETS["paper"].settings(parse_trainable("R-L2-6x1"), data, None, 0)
-        for data in ("acdc", "ukbb", "cmr3d")
-    }
-    assert found == {data: replace(PRESETS[data], augmentation=None) for data in found}
-    assert (found["ukbb"].steps, found["ukbb"].batch, found["ukbb"].alpha) == (50_000, 10, 0.1)
-
-
-def test_the_augmented_budget_differs_from_the_papers_by_augmentation_alone():
-    paper, augmented = BUDGETS["paper"], BUDGETS["augmented"]
+def test_budgets_differ_by_what_they_say_alone():
+    paper, augmented, short, central, consistent, long = (
+        BUDGETS[name] for name in ("paper", "augmented", "short", "central", "consistent", "long")
+    )
+    for data in ("acdc", "ukbb", "cmr3d"):
+        found = paper.settings(parse_trainable("R-L2-6x1"), data, None, 0)
+        assert found == replace(PRESETS[data], augmentation=None)
     assert (augmented.widths, augmented.trained_as) == (paper.widths, paper.trained_as)
-    for data, training in augmented.training.items():
-        assert training.augmentation is not None
-        assert paper.training[data] in (training, replace(training, augmentation=None))
-
-
-def test_the_central_budget_differs_from_the_short_one_by_its_smoothness_alone():
-    short, central = BUDGETS["short"], BUDGETS["central"]
-    assert central.widths == short.widths
-    for data, training in central.training.items():
-        assert training == replace(short.training[data], smoothness="CentralDiffusion")
-
-
-def test_the_long_budget_has_three_times_the_steps_of_the_consistent_one_and_its_alphas():
-    consistent, long = BUDGETS["consistent"], BUDGETS["long"]
-    assert (long.widths, long.alphas_of) == (consistent.widths, consistent)
-    for data, training in long.training.items():
+    assert (central.widths, long.widths, long.alphas_of) == (short.widths, consistent.widths, consistent)
+    for data in DIMENSIONS:
+        assert augmented.training[data].augmentation is not None
+        assert paper.training[data] in (
+            augmented.training[data],
+            replace(augmented.training[data], augmentation=None),
+        )
+        assert central.training[data] == replace(short.training[data], smoothness="CentralDiffusion")
         steps = 3 * consistent.training[data].steps
-        assert training == replace(consistent.training[data], steps=steps, validate_every=steps)
-
-
-def test_every_budget_knows_how_to_train_on_every_data_set():
-    for budget in BUDGETS.values():
-        assert budget.training.keys() == DIMENSIONS.keys()
+        assert long.training[data] == replace(consistent.training[data], steps=steps, validate_every=steps)
 
 
 def test_alpha_and_seed_are_as_asked_for_but_siamese_has_its_own_alpha():
@@ -72,8 +49,9 @@ def test_alpha_and_seed_are_as_asked_for_but_siamese_has_its_own_alpha():
     assert budget.settings(parse_trainable("Siamese"), "acdc", 0.3, 0).alpha == 0.02
 
 
-def test_a_pack_holds_what_every_budget_trains_on():
+def test_every_budget_knows_how_to_train_on_every_data_set_and_a_pack_holds_what_it_needs():
     for budget in BUDGETS.values():
+        assert budget.training.keys() == DIMENSIONS.keys()
         for data in DIMENSIONS:
             purpose = budget.trained_as.get(data, "training")
             assert ("train", purpose) in (*USES, *MORE_USES.get(data, ()))

@@ -3,17 +3,23 @@ import json
 import sys
 from dataclasses import replace
 from hashlib import sha256
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from tests.paper.conftest import Reader, make_study
+from tests.paper.fake_results import write_result
 from vrnet.errors import BadInput
 from vrnet.evaluation.split import measure_subject
-from vrnet.files import RECORD
+from vrnet.files import RECORD, read_rows
 from vrnet.methods.weights import Trained
-from vrnet.paper.budget import BUDGETS
-from vrnet.paper.study import Study
+from vrnet.paper.budget import BUDGETS, three_times_as_long
+from vrnet.paper.results import Results
+from vrnet.paper.specs import TABLES
+from vrnet.paper.study import Study, best_alphas, choose_alphas
+from vrnet.paper.tables import build_table
 from vrnet.provenance import versions
 from vrnet.training.fit import fit
 
@@ -30,19 +36,33 @@ def no_training(monkeypatch):
     return lambda: monkeypatch.setattr("vrnet.training.fit.fit", refuse)
 
 
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, cache):
+    """A study, the entries of NAMES that were measured in it, and what a reader heard; tests leave its files alone."""
+    reader = Reader()
+    made = make_study(tmp_path_factory.mktemp("done"), cache, reader)
+    entries = [made.results.entry(name) for name in NAMES]
+    made.complete(entries[:1])
+    made.complete(entries)
+    return SimpleNamespace(study=made, entries=entries, reader=reader)
+
+
 def read_files(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize(("trained_as", "purpose"), [({}, "training"), ({"phantom": "evaluation"}, "evaluation")])
-def test_a_budget_says_what_training_subjects_are_prepared_for(study, trained_as, purpose):
-    made, asked = study(replace(BUDGETS["quick"], trained_as=trained_as)), []
+def read_weights(study, entry):
+    return load_file(study.results.run_folder(entry) / "weights.safetensors")
+
+
+def test_a_budget_says_what_training_subjects_are_prepared_for(study):
+    made, asked = study(replace(BUDGETS["quick"], trained_as={"phantom": "evaluation"})), []
     split = lambda name, use: asked.append((name, use)) or made.split(name, use)  # noqa: E731
     replace(made, split=split).complete([made.results.entry("VoxelMorph")])
-    assert ("train", purpose) in asked
+    assert ("train", "evaluation") in asked
 
 
-def test_that_there_is_nothing_to_train_on_is_told_before_anything_is_measured(study):
+def test_that_there_is_nothing_to_train_on_is_told_before_anything_is_measured(study, reader):
     made = study()
 
     def split(name, use):
@@ -53,77 +73,72 @@ def test_that_there_is_nothing_to_train_on_is_told_before_anything_is_measured(s
     with pytest.raises(BadInput, match="no split train"):
         replace(made, split=split).complete([made.results.entry(name) for name in NAMES])
     assert not read_files(made.results.out)
+    assert reader.lines[0].startswith("0 of 3 on phantom are measured already; not yet: identity, VoxelMorph-w2_alpha")
 
 
-def test_what_is_measured_is_measured_once(study, no_training):
-    made = study()
-    entries = [made.results.entry(name) for name in NAMES]
-    made.complete(entries)
-    before = read_files(made.results.out)
+def test_what_is_measured_is_measured_once(done, no_training):
+    before = read_files(done.study.results.out)
     no_training()
-    made.complete(entries)
-    made.complete(entries[1:])
-    assert read_files(made.results.out) == before
+    done.study.complete(done.entries)
+    done.study.complete(done.entries[1:])
+    assert read_files(done.study.results.out) == before
 
 
-def test_the_folder_of_a_method_says_what_its_numbers_depend_on(study):
-    made = study()
-    entries = [made.results.entry(name) for name in NAMES]
-    made.complete(entries)
-    folders = {path.name for path in (made.results.out / "phantom" / "quick").iterdir()}
+def test_the_folder_of_a_method_says_what_its_numbers_depend_on(done):
+    results, entry = done.study.results, done.entries[1]
+    folders = {path.name for path in (results.out / "phantom" / "quick").iterdir()}
     assert folders == {"identity", "VoxelMorph-w2_alpha0.05_seed0", "R-L2-6x1-T1-w2_alpha0.05_seed0"}
-    config = made.results.config(entries[1])
+    config = results.config(entry)
     assert config["versions"] == versions()
     assert config["training"]["steps"] == BUDGETS["quick"].training["phantom"].steps
-    assert config["parameters"] == sum(p.size for p in map(np.asarray, read_weights(made, entries[1]).values()))
-    weights = (made.results.folder(entries[1]) / "run" / "weights.safetensors").read_bytes()
+    assert config["parameters"] == sum(p.size for p in map(np.asarray, read_weights(done.study, entry).values()))
+    weights = (results.run_folder(entry) / "weights.safetensors").read_bytes()
     assert config["weights_sha256"] == sha256(weights).hexdigest()
-    with (made.results.folder(entries[1]) / "run" / "metrics.csv").open() as file:
+    with (results.run_folder(entry) / "metrics.csv").open() as file:
         assert config["validation"]["val_dice"] == max(float(row["val_dice"]) for row in csv.DictReader(file))
-    assert [row["subject"] for row in made.results.rows(entries[0])] == ["phantom-2000", "phantom-2001", "phantom-2002"]
-    assert not list(made.results.out.rglob("checkpoint.safetensors"))
+    assert [row["subject"] for row in results.rows(entry)] == ["phantom-2000", "phantom-2001", "phantom-2002"]
+    assert not list(results.out.rglob("checkpoint.safetensors"))
 
 
-def read_weights(study, entry):
-    return load_file(study.results.folder(entry) / "run" / "weights.safetensors")
+def test_a_reader_hears_what_is_there_and_what_came_out(done):
+    row = np.mean([row["dice_mean"] for row in done.study.results.rows(done.entries[0])])
+    first, second, third, *_ = (line for line in done.reader.lines if "phantom-" not in line)
+    assert first == "0 of 1 on phantom are measured already; not yet: identity."
+    assert second.startswith(f"identity: Dice {row:.3f}")
+    assert third.startswith(f"1 of 3 on phantom are measured already; not yet: {done.entries[1].folder_name}, ")
+    assert "training on phantom (0 of 2 done): VoxelMorph-w2" in done.reader.stages
 
 
-def test_seeds_are_networks_of_their_own(study):
-    made = study()
-    entries = made.results.seeds("VoxelMorph", at_least=2)
-    made.complete(entries)
-    one, other = (read_weights(made, entry) for entry in entries)
-    assert any(not np.array_equal(one[key], other[key]) for key in one)
-
-
-@pytest.mark.parametrize("is_measured", [True, False])
-def test_what_was_trained_otherwise_is_refused(is_measured, study, steps, no_training):
-    before = study()
-    entry = before.results.entry("VoxelMorph")
-    before.complete([entry]) if is_measured else before.methods([entry])
-    after = study(steps(3))
+def test_what_was_trained_otherwise_is_refused(done, steps, no_training):
     no_training()
+    after = replace(done.study, results=replace(done.study.results, budget=steps(3)))
     for way in (after.complete, after.methods):
         with pytest.raises(BadInput, match=r"VoxelMorph-w2_alpha0\.05_seed0 was trained with steps 2, not 3"):
             way([after.results.entry("VoxelMorph")])
+
+
+def test_methods_are_ready_to_register(done, no_training):
+    no_training()
+    entries = [done.entries[1], done.study.results.entry("TV-L1")]
+    network, solver = done.study.methods(entries)
+    assert isinstance(network, Trained)
+    assert str(network.card.method) == "VoxelMorph-w2"
+    assert solver == entries[1].method
 
 
 def test_a_missing_package_is_told_before_anything_is_trained(study, no_training, monkeypatch):
     made = study()
     no_training()
     monkeypatch.setattr("vrnet.methods.names.is_installed", lambda package: package != "antspyx")
-    with pytest.raises(
-        BadInput, match=r"SyN\(iterations=\(5,\)\) needs antspyx, which is not installed: .*pip install"
-    ):
+    with pytest.raises(BadInput, match=r"SyN\(iterations=\(5,\)\) needs antspyx, which is not installed: .*pip"):
         made.complete([made.results.entry(name) for name in ("VoxelMorph", "identity", "SyN")])
     assert not made.results.out.exists()
-    assert [made.can_run(name) for name in ("SyN", "Demons", "VoxelMorph")] == [False, True, True]
 
 
 def test_without_lightning_no_subjects_are_prepared_to_train_on(study, monkeypatch):
     made = study()
     monkeypatch.setitem(sys.modules, "lightning.fabric", None)
-    monkeypatch.setattr(Study, "_training_splits", lambda self: pytest.fail("what cannot be used is prepared"))
+    monkeypatch.setattr(Study, "training_splits", property(lambda self: pytest.fail("subjects are prepared")))
     with pytest.raises(BadInput, match="training needs Lightning"):
         made.complete([made.results.entry("VoxelMorph")])
 
@@ -146,84 +161,43 @@ def test_an_interrupted_call_goes_on_where_it_was_stopped(study, steps, stop_aft
         assert scores[0] == scores[1]
 
 
-def test_networks_are_trained_on_as_many_subjects_as_are_asked_for(study, monkeypatch):
-    trained = []
+def test_networks_are_trained_with_other_seeds_and_on_as_many_subjects_as_are_asked_for(study, monkeypatch):
+    trained, made = [], study()
     monkeypatch.setattr(
         "vrnet.training.fit.fit",
         lambda method, train, *words, **options: trained.append(train.names) or fit(method, train, *words, **options),
     )
-    made = study()
-    wanted = [("VoxelMorph", None), ("VoxelMorph", 1), ("R-L2-1x1", 1)]
-    entries = [made.results.entry(name, subjects=count) for name, count in wanted]
+    wanted = ({}, {"subjects": 1}, {"seed": 1})
+    entries = [made.results.entry("VoxelMorph", **options) for options in wanted]
     made.complete(entries)
     train = made.split("train", "training").names
-    assert trained == [train, train[:1], train[:1]]
-    assert [made.results.config(entry)["training_subjects"] for entry in entries] == [None, 1, 1]
-    names = [made.results.folder(entry).name for entry in entries]
-    assert names[1] == f"{names[0]}_1subjects"
+    assert trained == [train, train[:1], train]
+    assert [made.results.config(entry)["training_subjects"] for entry in entries] == [None, 1, None]
+    assert made.results.folder(entries[1]).name == f"{made.results.folder(entries[0]).name}_1subjects"
+    one, other = (read_weights(made, entry) for entry in entries[::2])
+    assert any(not np.array_equal(one[key], other[key]) for key in one)
 
 
-def test_methods_are_ready_to_register_and_trained_once(study, no_training):
-    made = study()
-    entries = [made.results.entry(name) for name in ("VoxelMorph", "TV-L1")]
-    found = made.methods(entries)
-    no_training()
-    again = made.methods(entries)
-    assert isinstance(found[0], Trained)
-    assert str(again[0].card.method) == "VoxelMorph-w2"
-    assert found[1] == entries[1].method
-
-
-def test_a_reader_hears_what_is_there_and_what_came_out(study, reader):
-    made = study()
-    made.complete([made.results.entry("identity")])
-    identity, network = (made.results.entry(name) for name in ("identity", "VoxelMorph"))
-    made.complete([identity, network])
-    row = np.mean([row["dice_mean"] for row in made.results.rows(made.results.entry("identity"))])
-    assert reader.lines[0] == "0 of 1 on phantom are measured already; not yet: identity."
-    assert reader.lines[1].startswith(f"identity: Dice {row:.3f}")
-    assert reader.lines[2] == f"1 of 2 on phantom are measured already; not yet: {network.folder_name}."
-    assert "training on phantom (0 of 1 done): VoxelMorph-w2" in reader.stages
-
-
-def test_a_reader_hears_why_a_measured_network_is_trained_again(study, reader):
+def test_a_measured_network_whose_weights_are_needed_is_trained_again_and_a_reader_hears_why(study, reader):
     made = study()
     plain, averaged = (made.results.entry(name) for name in ("VoxelMorph", "VoxelMorph+average"))
     made.complete([plain])
     rows = made.results.rows(plain)
-    made.complete([averaged])
-    assert not any("trained again" in line for line in reader.lines)
-    again = made.results.entry("VoxelMorph+average", seed=1)
-    made.complete([made.results.entry("VoxelMorph", seed=1)])
-    (made.results.run_folder(again) / "weights.safetensors").unlink()
+    (made.results.run_folder(plain) / "weights.safetensors").unlink()
     reader.lines.clear()
-    made.complete([plain, averaged, again])
+    made.complete([plain, averaged])
     assert reader.lines[1] == (
         "Measured, but without the weights (run/weights.safetensors) that are needed now: "
-        "VoxelMorph-w2_alpha0.05_seed1. They are trained again; what was measured stays."
+        "VoxelMorph-w2_alpha0.05_seed0. They are trained again; what was measured stays."
     )
     assert made.results.rows(plain) == rows
-    (made.results.run_folder(plain) / "weights.safetensors").unlink()
-    made.methods([plain])
-    assert "trained again" in reader.lines[-1]
 
 
-def test_networks_trained_without_flips_are_refused_an_average_before_they_are_trained(study, steps, reader):
+def test_networks_trained_without_flips_are_refused_an_average_before_they_are_trained(study, steps):
     made = study(steps(1).changed("unflipped", lambda training: replace(training, augmentation=None)))
     with pytest.raises(BadInput, match="VoxelMorph-w2 was trained without mirrored images"):
         made.complete([made.results.entry("VoxelMorph+average")])
     assert not any(made.results.out.rglob("weights.safetensors"))
-
-
-def test_a_reader_without_images_hears_what_is_missing(study, reader):
-    def refuse(split, purpose):
-        raise BadInput("there are no images")
-
-    made = replace(study(), split=refuse)
-    with pytest.raises(BadInput, match="no images"):
-        made.complete([made.results.entry("VoxelMorph", seed=seed) for seed in range(2)])
-    folders = [made.results.entry("VoxelMorph", seed=seed).folder_name for seed in range(2)]
-    assert reader.lines == [f"0 of 2 on phantom are measured already; not yet: {', '.join(folders)}."]
 
 
 def test_what_was_measured_on_others_or_otherwise_is_refused(study):
@@ -257,9 +231,8 @@ def test_measuring_that_is_stopped_goes_on_and_leaves_no_records_behind(study, m
     made.complete([entry])
     names = made.test.names
     assert found == [names[0], names[1], *names[1:]]
-    assert {path.name for path in made.results.folder(entry).iterdir()} - {RECORD} == {
-        "metrics.csv", "summary.json", "config.json",
-    }  # fmt: skip
+    left = {path.name for path in made.results.folder(entry).iterdir()} - {RECORD}
+    assert left == {"metrics.csv", "summary.json", "config.json"}
 
 
 def test_no_table_is_made_with_subjects_missing(study, monkeypatch):
@@ -275,3 +248,123 @@ def test_no_table_is_made_with_subjects_missing(study, monkeypatch):
     with pytest.raises(BadInput, match=rf"identity cannot do some subjects \({name}: it is damaged\)"):
         made.complete([entry])
     assert not made.results.has(entry)
+
+
+# α, chosen by what networks of known scores came to.
+
+TRIED = 0.02, 0.1, 0.4
+DICE = {"R-L2-6x1": (0.6, 0.8, 0.7), "R-L2-6x1-noise": (0.9, 0.8, 0.7), "R-L2-6x1-zeros": (0.5, 0.6, 0.7)}
+BEST = {"R-L2-6x1": 0.1, "R-L2-6x1-noise": 0.02, "R-L2-6x1-zeros": 0.4}
+
+
+@pytest.fixture
+def scored(study, monkeypatch):
+    """A study whose networks need no training to have the scores of DICE on validation."""
+    made = study()
+    known = {
+        made.results.entry(name, alpha=alpha).folder_name: dice
+        for name, scores in DICE.items()
+        for alpha, dice in zip(TRIED, scores, strict=True)
+    }
+    monkeypatch.setattr(Results, "is_trained", lambda self, entry: True)
+    monkeypatch.setattr(
+        Results, "validations", lambda self, entry: [{"val_dice": known[entry.folder_name], "val_loss": 0.1}]
+    )
+    return made
+
+
+def write_chosen(results, scores=((0.7, 9.0), (0.8, 8.0))):
+    """Results of each method with its best α, as if measured."""
+    for name, alpha in BEST.items():
+        write_result(results, results.entry(name, alpha=alpha), scores)
+
+
+def kept(study):
+    return read_rows(study.results.out / study.data / "alphas.csv", "scores")
+
+
+def test_each_method_has_the_alpha_of_highest_dice_on_validation_and_is_trained_once(scored, reader, monkeypatch):
+    split = lambda name, purpose: scored.split(name, purpose) if name != "test" else pytest.fail("test")  # noqa: E731
+    assert choose_alphas(replace(scored, split=split), list(DICE), TRIED) == BEST
+    assert len(reader.lines) == 1
+    assert scored.results.entry("R-L2-6x1-zeros", alpha=0.4).folder_name in reader.lines[0]
+    assert len(kept(scored)) == 9
+    assert {row["alpha"] for row in kept(scored)} == {"0.02", "0.1", "0.4"}
+    monkeypatch.setattr(Results, "is_trained", None)
+    assert choose_alphas(scored, list(DICE), TRIED) == BEST
+    assert best_alphas(scored.results) == {str(scored.results.entry(name).method): best for name, best in BEST.items()}
+
+
+def test_of_equal_scores_the_smallest_alpha_is_taken_in_a_table_and_in_a_figure(scored, monkeypatch):
+    monkeypatch.setattr(Results, "validations", lambda self, entry: [{"val_dice": 0.5, "val_loss": 0.1}])
+    assert choose_alphas(scored, ["R-L2-6x1"], TRIED[::-1]) == {"R-L2-6x1": TRIED[0]}
+    assert list(best_alphas(scored.results).values()) == [TRIED[0]]
+
+
+@pytest.mark.parametrize("text", ["protocol,entry,method,alpha\nquick,a,b,0.1\n", "alpha,val_dice\n0.1,x\n"])
+def test_damaged_scores_are_told(scored, text):
+    file = scored.results.out / scored.data / "alphas.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    with pytest.raises(BadInput, match=r"alphas\.csv is damaged: restore it, or remove it"):
+        best_alphas(scored.results)
+
+
+def test_an_averaged_network_has_the_alpha_of_the_plain_one(scored):
+    assert choose_alphas(scored, ["R-L2-6x1+average"], TRIED) == {"R-L2-6x1+average": BEST["R-L2-6x1"]}
+
+
+def test_a_budget_may_take_the_alphas_that_another_one_chose(scored):
+    short = scored.results.budget
+    longer = replace(scored.results, budget=short.changed("longer", three_times_as_long, alphas_of=short))
+    write_chosen(longer)
+    table = build_table("initialisation", replace(scored, results=longer), alphas=TRIED)
+    assert f'on the validation subjects with the budget "{short.name}", from 0.02' in table.notes[-1]
+    assert {row["protocol"] for row in kept(scored)} == {short.name}
+    assert best_alphas(longer) == best_alphas(scored.results) != {}
+    assert build_table("initialisation", replace(scored, results=longer)).notes == table.notes
+
+
+def test_a_table_is_made_of_the_chosen_and_says_which_and_who_has_an_alpha_of_its_own(scored, monkeypatch):
+    monkeypatch.setitem(TABLES, "initialisation", replace(TABLES["initialisation"], methods=(*BEST, "Siamese")))
+    write_chosen(scored.results)
+    write_result(scored.results, scored.results.entry("Siamese"), [(0.7, 9.0), (0.8, 8.0)])
+    assert build_table("initialisation", scored, alphas=TRIED).notes[-2:] == [
+        "α was chosen for each method on the validation subjects, from 0.02, 0.1, 0.4: "
+        "0.02 for R-L2-6x1-noise; 0.1 for R-L2-6x1; 0.4 for R-L2-6x1-zeros.",
+        "Siamese has an α of its own, 0.02.",
+    ]
+
+
+def test_a_table_that_is_made_again_without_alphas_is_the_one_with_them(scored, reader):
+    """Also where another α was tried of one of its methods, and that of the budget is measured, of one seed."""
+    write_result(scored.results, scored.results.entry("R-L2-6x1"), [(0.9, 1.0), (0.9, 1.0)])
+    for name, alpha in BEST.items():
+        for seed in range(3):
+            write_result(scored.results, scored.results.entry(name, alpha=alpha, seed=seed), [(0.7, 9.0), (0.8, 8.0)])
+    asked = build_table("initialisation", scored, seeds=3, alphas=TRIED)
+    entry = scored.results.entry("R-L2-6x1", alpha=0.7)
+    with (scored.results.out / scored.data / "alphas.csv").open("a") as file:
+        file.write(f"quick,{entry.folder_name},{entry.method},0.7,1.0\n")
+    reader.lines.clear()
+    assert build_table("initialisation", scored) == asked
+    assert build_table("initialisation", scored, measured_only=True) == asked
+    assert reader.lines == []
+    assert "3 seeds" in asked.notes[1]
+
+
+@pytest.mark.parametrize("kept", [{"R-L2-6x1": TRIED, "R-L2-6x1-noise": TRIED}, dict.fromkeys(DICE, (0.4,))])
+def test_without_two_alphas_that_all_were_trained_with_a_table_has_that_of_its_budget(scored, kept):
+    for name, tried in kept.items():
+        choose_alphas(scored, [name], tried)
+    for name in DICE:
+        write_result(scored.results, scored.results.entry(name), [(0.7, 9.0), (0.8, 8.0)])
+    notes = build_table("initialisation", scored).notes
+    assert "α 0.05, width" in notes[1]
+    assert "was chosen" not in notes[-1]
+
+
+def test_without_labels_no_alpha_can_be_chosen(scored, monkeypatch):
+    monkeypatch.setattr(Results, "validations", lambda self, entry: [{"val_loss": 0.1}])
+    with pytest.raises(BadInput, match="have no labels"):
+        choose_alphas(scored, list(DICE), TRIED)

@@ -84,7 +84,7 @@ MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 MAX_COLUMNS = 8
 """Columns of a table of the paper that are all shown."""
-MAIN_COLUMNS = ("method", "Dice Avg", "HD Avg", "J<0 %", "p Dice")
+MAIN_COLUMNS = ("Dice Avg", "HD Avg", "J<0 %", "p Dice")
 """How the names of the columns begin that are shown of a table with more than MAX_COLUMNS."""
 
 
@@ -306,10 +306,10 @@ def numbers_table(title: str, *columns: RenderableType, first: RenderableType = 
 
 def paper_table(made: "paper.Table") -> Table:
     """A table of the paper; of many columns those that a terminal has room for."""
-    rest = {j for j, name in enumerate(made.header) if not name.startswith(MAIN_COLUMNS)}
-    brief = made if len(made.columns) <= MAX_COLUMNS else replace(made.without_deviations(), csv_only=rest)
+    brief = made if len(made.printed) < MAX_COLUMNS else made.brief(MAIN_COLUMNS)
     head, *rows = brief.lines(Text, lambda words: Text(words, style="bold"))
     table = numbers_table(made.title, *head[1:], first=head[0])
+    table.columns[0].no_wrap = True
     for row in rows:
         table.add_row(*row)
     return table

@@ -78,9 +78,7 @@ FIVE_ITERATIONS: dict[str, Method] = {
 }
 PRESET = {
     **{name: PRESETS[name] for name in ("acdc", "ukbb", "cmr3d", "hippocampus")},
-    "phantom": PRESETS["acdc"],
-    "acdc3d": PRESETS["cmr3d"],
-    "phantom3d": PRESETS["cmr3d"],
+    **{"phantom": PRESETS["acdc"], "acdc3d": PRESETS["cmr3d"], "phantom3d": PRESETS["cmr3d"]},
 }
 """Each data set by its own preset."""
 THREE_SLICES: dict[str, Purpose] = {"acdc": "evaluation"}
@@ -115,10 +113,7 @@ BUDGETS = {
     "paper": Budget(
         "paper",
         {2: None, 3: None},
-        {
-            **{name: replace(preset, augmentation=None) for name, preset in PRESET.items()},
-            "hippocampus": PRESET["hippocampus"],
-        },
+        {data: own if data == "hippocampus" else replace(own, augmentation=None) for data, own in PRESET.items()},
         trained_as=THREE_SLICES,
     ),
     "augmented": Budget("augmented", {2: None, 3: None}, PRESET, trained_as=THREE_SLICES),
@@ -127,16 +122,7 @@ BUDGETS = {
     "consistent": CONSISTENT,
     "long": CONSISTENT.changed("long", three_times_as_long, alphas_of=CONSISTENT),
     "quick": Budget(
-        "quick",
-        {2: 2, 3: 2},
-        dict.fromkeys(DIMENSIONS, TWO_STEPS),
-        small_phantoms,
-        FIVE_ITERATIONS,
-        timing_seconds=0.0,
+        "quick", {2: 2, 3: 2}, dict.fromkeys(DIMENSIONS, TWO_STEPS), small_phantoms, FIVE_ITERATIONS, timing_seconds=0.0
     ),
 }
-"""paper: the paper's steps and widths, on the three slices of each subject of ACDC and without augmentation, hours to
-days on a GPU; augmented: as paper, with augmentation; short: a tenth of that or less, minutes on a GPU for one table;
-central: as short, with central differences in the smoothness; consistent: as short, with a loss of more parts that
-registers every pair in both directions; long: as consistent, with three times the steps; quick: a few steps of every
-method on small phantoms, to see that everything works."""
+"""By name, as `vrnet paper --budget` describes them."""

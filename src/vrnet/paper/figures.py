@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -10,12 +10,12 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.protocols import Sample
-from vrnet.errors import BadInput
 from vrnet.fields.calculus import warp, warp_labels
-from vrnet.files import Row
+from vrnet.files import Row, write_json
 from vrnet.methods.method import Method
+from vrnet.methods.names import missing_package, parse
 from vrnet.networks.denoisers import Noise
-from vrnet.paper.results import Entry, Results
+from vrnet.paper.results import COUNTS, Entry, Results
 from vrnet.paper.specs import RC_NETS, published_values
 from vrnet.paper.strain import draw_strain
 from vrnet.paper.study import Study, best_alphas
@@ -61,23 +61,36 @@ class RegisteredSlice(NamedTuple):
 def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
     """Warped image, warped mask, displacement, grid, Jacobian and difference, one column per method; the images before
     registration in the first."""
-    names = [name for name in COMPARED_METHODS[study.d] if study.can_run(name)]
+    names = [name for name in COMPARED_METHODS[study.d] if missing_package(parse(name)) is None]
     sample = study.test.samples[len(study.test.samples) // 2]
-    pair = len(sample.fixed) // 2
-    methods = study.methods([study.results.entry(name) for name in names])
-    found = {
-        name: cut_slice(sample, pair, find_field(method, sample, pair))
-        for name, method in zip(names, methods, strict=True)
-    }
+    pair, found = len(sample.fixed) // 2, {}
+    one = slice(pair, pair + 1)
+    for name, method in zip(names, study.methods([study.results.entry(name) for name in names]), strict=True):
+        with torch.inference_mode():
+            u = method.build(study.d)(sample.fixed[one], sample.moving[one], sample.spacing).cpu()
+        found[name] = cut_slice(sample, pair, u)
     before = cut_slice(sample, pair, torch.zeros(1, study.d, *sample.fixed.shape[2:]))
     fixed, labels = slice_of(sample.fixed[pair, 0], before.k), sample.fixed_labels
     mask = None if labels is None else slice_of(labels[pair, 0], before.k)
     figure, axes = new_grid(len(ROWS), len(found) + 1, 2.2, f"{study.data}, {sample.name}")
-    show_inputs(list(axes[:, 0]), fixed, mask, before)
-    scale = max(float(np.abs(after.u).max()) for after in found.values())
+    grey: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 1}
+    axes[0, 0].imshow(fixed.T, **grey)
+    show_mask(axes[1, 0], mask, None)
+    axes[2, 0].imshow(before.image.T, **grey)
+    show_mask(axes[3, 0], before.labels, None)
+    axes[4, 0].set_axis_off()
+    scale = max(float(np.abs(after.u).max()) for after in found.values()) or 1.0  # one for all: voxels of full colour
     for column, (name, after) in zip(axes.T[1:], found.items(), strict=True):
+        column[0].imshow(after.image.T, **grey)
+        show_mask(column[1], after.labels, mask)
+        column[2].imshow(motion_colours(after.u[0], after.u[1], scale).swapaxes(0, 1))
+        show_grid(column[3], after.u)
+        show_jacobian(column[4], deformation(after.field, after.k), bar=False)
+        for ax in column:
+            ax.set_title("")
         column[0].set_title(name, fontsize=10)
-        show_method(list(column), fixed, mask, after, scale)
+    for ax, shown in zip(axes[5], [before, *found.values()], strict=True):
+        ax.imshow(np.abs(shown.image - fixed).T, cmap="inferno", vmin=0, vmax=0.5)
     for column, titles in zip(axes.T[:2], (INPUT_ROWS, ROWS), strict=True):
         for ax, title in zip(column, titles, strict=True):
             ax.set_ylabel(title, fontsize=8)
@@ -96,13 +109,6 @@ def new_grid(rows: int, columns: int, height: float, title: str) -> "tuple[Figur
         ax.set(xticks=[], yticks=[])
     figure.suptitle(title)
     return figure, axes
-
-
-def find_field(method: Method, sample: Sample, pair: int) -> Tensor:
-    """The field that a method finds for one pair of a subject, (1, d, *s)."""
-    with torch.inference_mode():
-        find = method.build(len(sample.spacing))
-        return find(sample.fixed[pair : pair + 1], sample.moving[pair : pair + 1], sample.spacing).cpu()
 
 
 def cut_slice(sample: Sample, pair: int, u: Tensor) -> RegisteredSlice:
@@ -127,28 +133,6 @@ def slice_of(array: Tensor, k: int) -> ndarray:
 def motion_in_slice(u: Tensor, k: int) -> ndarray:
     """The motion in the plane of an image, or of slice k of a volume, (2, w, h)."""
     return (u[0] if u.dim() == 4 else u[0, :2, ..., k]).numpy()
-
-
-def show_inputs(axes: "list[Axes]", fixed: ndarray, mask: ndarray | None, before: RegisteredSlice) -> None:
-    """Fixed and its mask, moving and its mask, and their difference."""
-    for ax, image in ((axes[0], fixed), (axes[2], before.image)):
-        ax.imshow(image.T, cmap="gray", vmin=0, vmax=1)
-    for ax, labels in ((axes[1], mask), (axes[3], before.labels)):
-        show_mask(ax, labels, None)
-    axes[4].set_axis_off()
-    axes[5].imshow(np.abs(before.image - fixed).T, cmap="inferno", vmin=0, vmax=0.5)
-
-
-def show_method(axes: "list[Axes]", fixed: ndarray, mask: ndarray | None, after: RegisteredSlice, scale: float) -> None:
-    """What a method finds; `scale` is the motion of full colour in voxels, one for all methods."""
-    axes[0].imshow(after.image.T, cmap="gray", vmin=0, vmax=1)
-    show_mask(axes[1], after.labels, mask)
-    axes[2].imshow(motion_colours(after.u[0], after.u[1], scale or 1.0).swapaxes(0, 1))
-    show_grid(axes[3], after.u)
-    axes[3].set_title("")
-    show_jacobian(axes[4], deformation(after.field, after.k), bar=False)
-    axes[4].set_title("")
-    axes[5].imshow(np.abs(after.image - fixed).T, cmap="inferno", vmin=0, vmax=0.5)
 
 
 def show_mask(ax: "Axes", labels: ndarray | None, truth: ndarray | None) -> None:
@@ -229,7 +213,7 @@ def draw_parameterisations(study: Study) -> "tuple[Figure, list[Row]]":
     figure, axes = new_figure(1)
     draw_boxes(axes[0], groups, "dice")
     axes[0].set_title(f"R-L2-6x1 on {study.data}: shared weights (Θ1) and own (Θ2)")
-    return figure, flatten(groups)
+    return figure, [{"method": label, **row} for label, rows in groups.items() for row in rows]
 
 
 def draw_boxplots(study: Study) -> "tuple[Figure, list[Row]]":
@@ -239,7 +223,7 @@ def draw_boxplots(study: Study) -> "tuple[Figure, list[Row]]":
     draw_boxes(axes[0], groups, "dice")
     draw_boxes(axes[1], groups, "hd")
     axes[0].set_title(f"{study.data}: {len(next(iter(groups.values())))} test subjects")
-    return figure, flatten(groups)
+    return figure, [{"method": label, **row} for label, rows in groups.items() for row in rows]
 
 
 def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
@@ -292,28 +276,26 @@ def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
 
 def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice on test subjects against the number of subjects that a network was trained on."""
-    kept = study.results.training_count
-    entries = {} if kept is None else efficiency_entries(study.results, kept)
+    total = study.results.training_count
+    entries = {} if total is None else efficiency_entries(study.results, total)
     if not entries or not all(study.results.has(group[0]) for group in entries.values()):
-        try:
-            entries = efficiency_entries(study.results, study.count_training_subjects())
-        except BadInput:
-            study.tell_of_missing(list(chain.from_iterable(entries.values())))
-            raise
+        total = len(study.split("train", "training").names)
+        write_json({"train": total}, study.results.out / study.data / COUNTS)  # for those who have no images
+        entries = efficiency_entries(study.results, total)
     study.complete(list(chain.from_iterable(entries.values())))
     numbers: list[Row] = []
     for (name, n), group in entries.items():
         dice = [row["dice_mean"] for row in study.results.mean_rows(group)]
         found = {"dice_mean": float(np.mean(dice)), "dice_std": float(np.std(dice)), "seeds": len(group)}
         numbers.append({"method": name, "subjects": n, **found})
-    figure, axes = new_figure(1, width=9.0)
+    figure, (ax,) = new_figure(1, width=9.0)
     for name in EFFICIENT_METHODS[study.d]:
         line = [row for row in numbers if row["method"] == name]
-        axes[0].plot([row["subjects"] for row in line], [row["dice_mean"] for row in line], "o-", label=name)
-    axes[0].set(xlabel="training subjects", ylabel="Dice", title=f"{study.data}: Dice on test subjects", xscale="log")
+        ax.plot([row["subjects"] for row in line], [row["dice_mean"] for row in line], "o-", label=name)
+    ax.set(xlabel="training subjects", ylabel="Dice", title=f"{study.data}: Dice on test subjects", xscale="log")
     counts = sorted({n for _, n in entries})
-    axes[0].set_xticks(counts, [str(n) for n in counts])
-    axes[0].minorticks_off()
+    ax.set_xticks(counts, [str(n) for n in counts])
+    ax.minorticks_off()
     figure.legend(loc="outside right upper")
     return figure, numbers
 
@@ -355,11 +337,6 @@ def measure_methods(study: Study, methods: dict[str, str]) -> dict[str, list[Row
 
 def mean_over_subjects(rows: list[Row], measure: str) -> float:
     return float(np.nanmean([row[measure] for row in rows]))
-
-
-def flatten(groups: dict[str, list[Row]]) -> list[Row]:
-    """One row per method and subject."""
-    return [{"method": label, **row} for label, rows in groups.items() for row in rows]
 
 
 def new_figure(rows: int, width: float = 7.0) -> "tuple[Figure, list[Axes]]":

@@ -10,34 +10,24 @@ subjects there are to train on.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from itertools import count, takewhile
-from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.files import (
-    Row,
-    convert_record,
-    exists,
-    json_ready,
-    read_json,
-    read_rows,
-    write_json,
-)
+from vrnet.files import Row, exists, json_ready, read_json, read_rows
 from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
 from vrnet.methods.parameters import value_in
 from vrnet.paper.budget import DIMENSIONS, Budget
-from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Setting, ValidationRow
+from vrnet.training.run import CONFIG, METRICS, WEIGHTS
 from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training, fill_settings
 
@@ -86,41 +76,13 @@ def file_name(method: Method | str) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What config.json says of a result: all that its numbers depend on."""
-
-    method: str
-    subjects: tuple[str, ...]
-    hardware: str
-    versions: dict[str, str | None]
-    settings: dict[str, Any]
-    data: str = ""
-    split: str = ""
-    parameters: int = 0
-    weights_sha256: str | None = None
-    training: dict[str, Setting] | None = None
-    training_subjects: int | None = None
-    validation: dict[str, float] | None = None
-
-    def __post_init__(self) -> None:
-        if "torch" not in self.versions:
-            raise BadInput("torch is missing in versions")
-
-
-@dataclass(frozen=True)
 class Run:
     """A run, as its folder or the files of its data set have it."""
 
     config: dict[str, Any]
+    """All that its numbers depend on."""
     cells: list[dict[str, str]]
     """One row per subject, as they are in the file."""
-
-    @classmethod
-    def read(cls, folder: Path) -> "Run":
-        """A run that has a folder of its own."""
-        config = read_json(folder / CONFIG)
-        convert_record(config, Measured)
-        return cls(config, read_rows(folder / METRICS, "one row per subject"))
 
     @property
     def rows(self) -> list[Row]:
@@ -128,7 +90,7 @@ class Run:
 
         A subject may lack some measures, but never that of the last column."""
         rows = [
-            {key: cell if key == "subject" else number_or_nan(cell) for key, cell in row.items()} for row in self.cells
+            {key: cell if key == "subject" else float(cell or "nan") for key, cell in row.items()} for row in self.cells
         ]
         if [row["subject"] for row in rows] != self.config["subjects"]:
             raise ValueError("other subjects than it says")
@@ -209,28 +171,29 @@ class Results:
         """How many subjects there are to train on, if that was kept; BadInput if the file is damaged."""
         path = self.out / self.data / COUNTS
         try:
-            return msgspec.convert(read_json(path)["train"], int) if exists(path) else None
+            return int(read_json(path)["train"]) if exists(path) else None
         except (ValueError, TypeError, KeyError) as error:
             raise BadInput(f"{path} is damaged: restore it, or remove it and give the images") from error
-
-    def keep_training_count(self, count: int) -> None:
-        """Keep how many subjects there are to train on."""
-        write_json({"train": count}, self.out / self.data / COUNTS)
 
     def has(self, entry: Entry) -> bool:
         """Whether the entry is measured."""
         return (self.folder(entry) / CONFIG).is_file() or self._collected(entry) is not None
+
+    def _collected(self, entry: Entry) -> Run | None:
+        found = read_runs(self.out / self.data).get((self.protocol(entry), entry.folder_name))
+        return found if found and found.cells else None
 
     def run(self, entry: Entry) -> Run:
         """What was measured of an entry: in its own folder, or else in the files of the data set."""
         folder = self.folder(entry)
         with self._reading(entry):
             found = None if exists(folder / CONFIG) else self._collected(entry)
-            return found or Run.read(folder)
-
-    def _collected(self, entry: Entry) -> Run | None:
-        found = read_runs(self.out / self.data).get((self.protocol(entry), entry.folder_name))
-        return found if found and found.cells else None
+            if found is None:
+                config = read_json(folder / CONFIG)
+                if missing := {"method", "subjects", "hardware", "versions", "settings"} - set(config):
+                    raise ValueError(f"{CONFIG} lacks {missing}")
+                found = Run(config, read_rows(folder / METRICS, "one row per subject"))
+            return found
 
     def config(self, entry: Entry) -> dict[str, Any]:
         """What the numbers of an entry depend on."""
@@ -254,12 +217,9 @@ class Results:
         """What was measured while the entry was trained, one row per validation."""
         with self._reading(entry):
             rows = read_rows(self.run_folder(entry) / METRICS, "one row per validation")
-            found = [{key: float(value) for key, value in row.items()} for row in rows]
-            for row in found:
-                convert_record(row | {"step": int(row["step"])}, ValidationRow)
-        if not found:
-            raise self._damaged(entry)
-        return found
+            if not rows or "step" not in rows[0]:
+                raise ValueError("there are no steps")
+            return [{key: float(value) for key, value in row.items()} for row in rows]
 
     def is_trained(self, entry: Entry) -> bool:
         """Whether the training is over: its last step was validated, and its weights are there."""
@@ -275,18 +235,23 @@ class Results:
 
     def check_settings(self, entry: Entry) -> None:
         """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""
-        if self.has(entry) and not is_of(self.config(entry), entry, self.d):
-            raise BadInput(f"{self.folder(entry)} is of another {entry.name}: remove it, or choose another `out`")
+        if self.has(entry):
+            config, in_name = self.config(entry), entry.method.fixed_parameters
+            asked, kept = (
+                {name: value for name, value in found.items() if name not in in_name}
+                for found in (method_settings(entry.method, self.d), config.get("settings") or {})
+            )
+            if (config["method"], kept) != (entry.name, asked):
+                raise BadInput(f"{self.folder(entry)} is of another {entry.name}: remove it, or choose another `out`")
         if entry.training is None:
             return
-        asked = json_ready(asdict(entry.training))
-        path = self.run_folder(entry) / CONFIG
+        path, settings = self.run_folder(entry) / CONFIG, json_ready(asdict(entry.training))
         with self._reading(entry):
             measured = [self.config(entry)["training"]] if self.has(entry) else []
             trained = [read_json(path)["training"]] if exists(path) else []
-            every = [fill_settings(msgspec.convert(kept, dict)) for kept in measured + trained]
+            every = [fill_settings(kept) for kept in measured + trained]
         for kept in every:
-            differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
+            differ = [f"{key} {kept[key]}, not {value}" for key, value in settings.items() if kept[key] != value]
             if differ:
                 raise BadInput(
                     f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose another `out`"
@@ -296,27 +261,8 @@ class Results:
     def _reading(self, entry: Entry) -> Iterator[None]:
         try:
             yield
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise self._damaged(entry) from error
-
-    def _damaged(self, entry: Entry) -> BadInput:
-        return BadInput(f"{self.folder(entry)} is damaged: remove it, and it is measured again")
-
-
-def number_or_nan(cell: str) -> float:
-    """The number of a cell, which is finite; NaN where nothing was measured."""
-    if cell and not isfinite(float(cell)):
-        raise ValueError(f"{cell} is no measure")
-    return float(cell or "nan")
-
-
-def is_of(config: Mapping[str, Any], entry: Entry, d: int) -> bool:
-    """Whether results are of a method as it is set: its name says some of its parameters, the settings the others."""
-    asked, kept = method_settings(entry.method, d), config.get("settings")
-    if config.get("method") != entry.name or not isinstance(kept, dict):
-        return False
-    others = (asked.keys() | kept.keys()) - set(entry.method.fixed_parameters)
-    return all(name in kept and name in asked and kept[name] == asked[name] for name in others)
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInput(f"{self.folder(entry)} is damaged: remove it, and it is measured again") from error
 
 
 def method_settings(method: Method, d: int) -> dict[str, Any]:

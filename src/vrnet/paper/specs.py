@@ -11,16 +11,13 @@ from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.vrnet import PAPER
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
-CASCADES_3D = ("VoxelMorph", "2xRC-Net", "3xRC-Net")
-VRNETS_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")
-VRNETS_ON_ACDC = ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1")
-NETWORKS_3D = ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")
-SMOOTHED = ("VoxelMorph", "R-L1-3x2", "C-L2-3x1")
+RC_NETS = tuple(f"{n}xRC-Net" for n in range(2, 8))
+NETWORKS_3D = (
+    "VoxelMorph", "2xRC-Net", "3xRC-Net", "R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1",
+)  # fmt: skip
 HALF_2D = ("4xRC-Net-half-w32", "D-L2-3x1-half-w32")
 HALF_3D = ("4xRC-Net-half-w16", "D-L2-3x1-half-w16")
-RC_NETS = tuple(f"{n}xRC-Net" for n in range(2, 8))
 WITHOUT_A_PART = ("{}-L2-3x1", "{}-none-3x1", "{}-L2-3x1-frozen", "{}-L2-3x1(theta=1.0)", "{}-L2-3x1-released")
-PARTS = tuple(name.format(denoiser) for denoiser in "CD" for name in WITHOUT_A_PART)
 OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
 
 
@@ -45,7 +42,12 @@ TABLES = {
     "ablation": TableSpec(
         "Configurations of VR-Net", "acdc", tuple(map(str, PAPER)), measures=OVERLAP, also_published="ukbb"
     ),
-    "parts": TableSpec("What the parts of image-aware VR-Nets bring", "acdc", PARTS, measures=OVERLAP),
+    "parts": TableSpec(
+        "What the parts of image-aware VR-Nets bring",
+        "acdc",
+        tuple(name.format(denoiser) for denoiser in "CD" for name in WITHOUT_A_PART),
+        measures=OVERLAP,
+    ),
     "initialisation": TableSpec(
         "What VR-Net starts from",
         "acdc",
@@ -56,7 +58,10 @@ TABLES = {
     "acdc": TableSpec(
         "Methods on ACDC",
         "acdc",
-        ("identity", *ITERATIVE, "Siamese", "VoxelMorph", "VoxelMorph-w32", *RC_NETS, *VRNETS_ON_ACDC),
+        (
+            *("identity", *ITERATIVE, "Siamese", "VoxelMorph", "VoxelMorph-w32", *RC_NETS),
+            *("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1"),
+        ),
         has_times=True,
     ),
     "matched": TableSpec(
@@ -72,13 +77,11 @@ TABLES = {
     "averaged": TableSpec(
         "Networks of 7.7 or 7.8 million parameters on ACDC, asked once and averaged",
         "acdc",
-        (
-            "identity",
-            *ITERATIVE,
-            *(f"{name}{average}" for name in ("4xRC-Net-w16", *HALF_2D) for average in ("", AVERAGED)),
-        ),
+        (*("identity", *ITERATIVE), *(n + average for n in ("4xRC-Net-w16", *HALF_2D) for average in ("", AVERAGED))),
     ),
-    "smoothness": TableSpec("Smoothness by forward or central differences", "acdc", SMOOTHED, measures=OVERLAP),
+    "smoothness": TableSpec(
+        "Smoothness by forward or central differences", "acdc", ("VoxelMorph", "R-L1-3x2", "C-L2-3x1"), measures=OVERLAP
+    ),
     "ukbb": TableSpec(
         "Methods on UK Biobank",
         "ukbb",
@@ -86,19 +89,18 @@ TABLES = {
         fallback="phantom",
     ),
     "cmr3d": TableSpec(
-        "Methods on 3D cardiac MR",
-        "cmr3d",
-        ("identity", *ITERATIVE, *CASCADES_3D, *VRNETS_3D),
-        fallback="phantom3d",
+        "Methods on 3D cardiac MR", "cmr3d", ("identity", *ITERATIVE, *NETWORKS_3D), fallback="phantom3d"
     ),
     "acdc3d": TableSpec(
         "Methods on whole stacks of ACDC, 3D",
         "acdc3d",
-        ("identity", *ITERATIVE, "Gaussian-LNCC", *CASCADES_3D, *VRNETS_3D, *HALF_3D),
+        ("identity", *ITERATIVE, "Gaussian-LNCC", *NETWORKS_3D, *HALF_3D),
         also_published="cmr3d",
     ),
     "hippocampus": TableSpec(
-        "Methods between subjects: hippocampi", "hippocampus", ("identity", *ITERATIVE, *NETWORKS_3D)
+        "Methods between subjects: hippocampi",
+        "hippocampus",
+        ("identity", *ITERATIVE, "VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1"),
     ),
     "hippocampus_half": TableSpec(
         "Networks at half resolution and solvers between subjects: hippocampi",
@@ -112,11 +114,8 @@ TIMED_METHODS = (
     *ITERATIVE, "Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1", "R-L2-2x1", "R-L2-6x1",
 )  # fmt: skip
 """The rows of the table of times."""
-
-
-def is_timed(name: str, d: int) -> bool:
-    """Whether the paper times the method in d dimensions: deep cascades need too much memory for volumes."""
-    return d == 2 or name not in ("7xRC-Net", "R-L2-6x1", "Siamese")
+UNTIMED = ("7xRC-Net", 3), ("R-L2-6x1", 3), ("Siamese", 3)
+"""Deep cascades, which need too much memory for volumes, and a network of 2D: methods and dimensions."""
 
 
 # One number of a table: a mean and, over several subjects, a standard deviation, printed as ".873(.050)".
@@ -134,8 +133,10 @@ class Value:
     decimals: int = 3
 
     def __str__(self) -> str:
-        mean = format_number(self.mean, self.decimals)
-        return mean if self.std is None else f"{mean}({format_number(self.std, self.decimals)})"
+        """Numbers below one have no zero before the point, as in the paper."""
+        words = [f"{x:.{self.decimals}f}" for x in (self.mean, self.std) if x is not None]
+        mean, *std = [text.removeprefix("0") if text.startswith("0.") else text for text in words]
+        return f"{mean}({std[0]})" if std else mean
 
     @classmethod
     def parse(cls, text: str) -> "Value":
@@ -151,11 +152,6 @@ class Value:
         """Mean and standard deviation of the numbers that are not NaN, to the decimals of the measure."""
         present = [x for x in numbers if not np.isnan(x)] or [np.nan]
         return cls(float(np.mean(present)), float(np.std(present)), DECIMALS.get(measure.split("_")[0], 3))
-
-
-def format_number(number: float, decimals: int) -> str:
-    """.873: numbers below one have no zero before the point, as in the paper."""
-    return f"{number:.{decimals}f}".removeprefix("0") if 0 <= number < 1 else f"{number:.{decimals}f}"
 
 
 PublishedValues = dict[str, dict[str, Value]]

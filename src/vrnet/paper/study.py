@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from vrnet.cohort.results import CohortFolder
 from vrnet.data.prepared import PreparedSplit, Source
@@ -12,18 +11,19 @@ from vrnet.data.protocols import Purpose
 from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput, Stage
 from vrnet.evaluation.split import evaluate_split
-from vrnet.files import convert_record, exists, read_rows, write_json, write_rows
+from vrnet.files import Row, exists, read_rows, write_json, write_rows
 from vrnet.methods.averaged import without_flips
 from vrnet.methods.method import Method, Trainable
-from vrnet.methods.names import MethodSpec, missing_package, parse, parse_method, without_average
+from vrnet.methods.names import MethodSpec, missing_package, parse_method, without_average
 from vrnet.paper.results import RUN, SCORES, Entry, Results, method_settings
 from vrnet.provenance import how_to_install, versions
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
-from vrnet.training.settings import Training, check_weights
+from vrnet.training.settings import Training
 from vrnet.training.trainer import check_lightning
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
 """Prepare a split of the data set, by its name, for a purpose."""
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Study:
     results: Results
     split: PrepareSplit
     stage: Stage
-    say: Callable[[str], None]
+    say: Say
     device: str = "auto"
     source: Source | None = None
     """Where whole images are found, for what is not made of prepared pairs."""
@@ -55,32 +55,42 @@ class Study:
         """The subjects that methods are measured on."""
         return self.split("test", "evaluation")
 
-    def can_run(self, name: str) -> bool:
-        """Whether everything that the method needs is installed."""
-        return missing_package(parse(name)) is None
+    @cached_property
+    def training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:
+        """The subjects to train on, and those to validate on."""
+        purpose = self.results.budget.trained_as.get(self.data, "training")
+        return self.split("train", purpose), self.split("val", "evaluation")
 
     def complete(self, entries: Sequence[Entry]) -> None:
-        """Measure the entries that have no results; learned ones are trained first, and come last."""
+        """Measure the entries that have no results; learned ones are trained first, and come last.
+
+        BadInput at once, not after hours, where results are of other subjects or settings, a package is missing, or
+        there is nothing to train on."""
         entries = list(dict.fromkeys(entries))
         for entry in entries:
             self.results.check_settings(entry)
-        wanted = self.tell_of_missing(entries)
-        if not wanted:
+        missing = [entry for entry in entries if not self.results.has(entry)]
+        if not missing:
             return
-        self._check_before_work(entries, wanted)
-        for entry in wanted:
+        done, others = len(entries) - len(missing), ", ".join(entry.folder_name for entry in missing)
+        self.say(f"{done} of {len(entries)} on {self.data} are measured already; not yet: {others}.")
+        for entry in entries:
+            self.results.check_subjects(entry, self.test.names)
+        for entry in missing:
+            if entry.is_averaged and entry.training is not None and not entry.training.mirrors:
+                raise without_flips(entry.method)
+            package = missing_package(entry.method)
+            if package:
+                install = how_to_install("baselines")
+                raise BadInput(f"{entry.method} needs {package}, which is not installed: {install}")
+        if self._untrained(missing):
+            check_lightning()
+            _ = self.training_splits
+        for entry in missing:
             if entry.training is None:
                 self._measure(entry)
-        for entry in self.train(wanted):
+        for entry in self.train(missing):
             self._measure(entry)
-
-    def tell_of_missing(self, entries: Sequence[Entry]) -> list[Entry]:
-        """The entries that have no results, which are named to the user."""
-        missing = [entry for entry in entries if not self.results.has(entry)]
-        if missing:
-            done, others = len(entries) - len(missing), ", ".join(entry.folder_name for entry in missing)
-            self.say(f"{done} of {len(entries)} on {self.data} are measured already; not yet: {others}.")
-        return missing
 
     def methods(self, entries: Sequence[Entry]) -> list[Method]:
         """The methods, ready to register; learned ones are trained if their weights are not there."""
@@ -104,7 +114,7 @@ class Study:
         for entry in (entry for entry in entries if entry.training is not None):
             plain = replace(entry, is_averaged=False)
             if plain in untrained and not self.results.is_trained(plain):
-                (train, val), folder = self._training_splits, self.results.run_folder(entry)
+                (train, val), folder = self.training_splits, self.results.run_folder(entry)
                 tick = self.stage(f"training on {self.data} ({done} of {len(untrained)} done): {entry.method}")
                 result = fit(
                     cast(Trainable, entry.method),
@@ -122,39 +132,16 @@ class Study:
                 done += 1
             yield entry
 
-    def count_training_subjects(self) -> int:
-        """How many subjects there are to train on; the results keep it for those who have no images."""
-        count = len(self.split("train", "training").names)
-        self.results.keep_training_count(count)
-        return count
-
-    def _check_before_work(self, entries: Sequence[Entry], wanted: Sequence[Entry]) -> None:
-        """BadInput at once, not after hours, where results are of other subjects, a package is missing, or there is
-        nothing to train on."""
-        for entry in entries:
-            self.results.check_subjects(entry, self.test.names)
-        for entry in wanted:
-            if entry.is_averaged and entry.training is not None and not entry.training.mirrors:
-                raise without_flips(entry.method)
-            package = missing_package(entry.method)
-            if package:
-                install = how_to_install("baselines")
-                raise BadInput(f"{entry.method} needs {package}, which is not installed: {install}")
-
-        if self._untrained(wanted):
-            check_lightning()
-            _ = self._training_splits
-
-    @cached_property
-    def _training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:
-        """The subjects to train on, and those to validate on."""
-        purpose = self.results.budget.trained_as.get(self.data, "training")
-        return self.split("train", purpose), self.split("val", "evaluation")
-
     def _untrained(self, entries: Sequence[Entry]) -> list[Entry]:
         """What is to be trained for the entries, each once: an averaged one needs the weights of that which is not."""
         learned = dict.fromkeys(replace(entry, is_averaged=False) for entry in entries if entry.training is not None)
         return [entry for entry in learned if not self.results.is_trained(entry)]
+
+    def _choose(self, entry: Entry) -> MethodSpec:
+        """The method by its name, or by the weights of its training."""
+        if entry.training is None:
+            return parse_method(str(entry.method), average=entry.is_averaged).pin()
+        return parse_method("default", self.results.run_folder(entry) / WEIGHTS, average=entry.is_averaged).pin()
 
     def _measure(self, entry: Entry) -> None:
         """Measure the method on every test subject, and write what the numbers depend on last: then it is measured.
@@ -166,72 +153,54 @@ class Study:
         if "failed" in summary:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["failed"].items())
             raise BadInput(f"{entry.name} cannot do some subjects ({reasons}): mend that, then start again")
-        write_json(self._config(entry, choice, device), folder / CONFIG)
+        model = choice.load().model
+        config = {
+            "method": entry.name, "data": self.data, "split": self.test.split, "subjects": self.test.names,
+            "settings": method_settings(entry.method, self.d),
+            "hardware": describe_device(find_device(device)), "versions": versions(),
+        }  # fmt: skip
+        if entry.training is not None and model is not None:
+            config |= {
+                "parameters": sum(parameter.numel() for parameter in model.parameters()),
+                "weights_sha256": choice.weights_sha256,
+                "training": asdict(entry.training),
+                "training_subjects": entry.subjects,
+                "validation": best_row(self.results.validations(entry)),
+            }
+        write_json(config, folder / CONFIG)
         CohortFolder(folder).remove()
-        means = summary["metrics"]
-        dice, hd = means["dice_mean"]["mean"], means["hd_mean"]["mean"]
+        dice, hd = (summary["metrics"][name]["mean"] for name in ("dice_mean", "hd_mean"))
         self.say(f"{entry.folder_name}: Dice {dice:.3f}, Hausdorff {hd:.2f} mm")
-
-    def _choose(self, entry: Entry) -> MethodSpec:
-        """The method by its name, or by the weights of its training."""
-        if entry.training is None:
-            return parse_method(str(entry.method), average=entry.is_averaged).pin()
-        return parse_method("default", self.results.run_folder(entry) / WEIGHTS, average=entry.is_averaged).pin()
-
-    def _config(self, entry: Entry, choice: MethodSpec, device: str) -> dict[str, Any]:
-        """What the numbers of an entry depend on."""
-        method = choice.load()
-        config: dict[str, Any] = {"method": entry.name, "data": self.data, "split": self.test.split}
-        config["subjects"] = self.test.names
-        config["settings"] = method_settings(entry.method, self.d)
-        if entry.training is not None and method.model is not None:
-            config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
-            config["weights_sha256"] = choice.weights_sha256
-            config["training"] = asdict(entry.training)
-            config["training_subjects"] = entry.subjects
-            config["validation"] = best_row(self.results.validations(entry))
-        return config | {"hardware": describe_device(find_device(device)), "versions": versions()}
 
 
 # α of each learned method, chosen on validation subjects alone, from values that all methods try.
 #
 # OUT/DATA/alphas.csv keeps what was found: one row per budget, method and α. What it has is not trained again.
 
-FORM = "columns protocol, entry, method, alpha and val_dice"
-
-
-@dataclass(frozen=True)
-class Score:
-    """What training with an α came to."""
-
-    entry: str
-    """The name of its folder."""
-    method: str
-    """Its full name."""
-    alpha: float
-    val_dice: float
-    """Dice on validation subjects."""
-
-    def __post_init__(self) -> None:
-        check_weights({"alpha": self.alpha})
-
 
 def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -> dict[str, float]:
     """{method: the α of highest Dice on validation}, of those that are trained and have no α of their own."""
-    study = replace(study, results=deciding(study.results))
+    results = deciding(study.results)
     tried = {
-        name: [study.results.entry(without_average(name), alpha=alpha) for alpha in alphas]
+        name: [results.entry(without_average(name), alpha=alpha) for alpha in alphas]
         for name in names
-        if has_choice(study.results.entry(name))
+        if has_choice(results.entry(name))
     }
-    found = read_scores(study.results)
+    found = read_scores(results)
     missing = dict.fromkeys(each for group in tried.values() for each in group if each.folder_name not in found)
     if missing:
-        others = ", ".join(entry.folder_name for entry in missing)
-        study.say(f"α is chosen by training on {study.data}; not trained yet: {others}.")
-    for entry in study.train(list(missing)):
-        found[entry.folder_name] = score(study.results, entry)
-        write_scores(study.results, found)
+        waiting = ", ".join(entry.folder_name for entry in missing)
+        study.say(f"α is chosen by training on {study.data}; not trained yet: {waiting}.")
+    for entry in replace(study, results=results).train(list(missing)):
+        best = best_row(results.validations(entry))
+        if "val_dice" not in best:
+            raise BadInput(f"the validation subjects of {results.data} have no labels, by which α could be chosen")
+        row = {"protocol": results.budget.name, "entry": entry.folder_name, "method": str(entry.method)}
+        row |= {"alpha": cast(Training, entry.training).alpha, "val_dice": round(best["val_dice"], 5)}
+        found[entry.folder_name] = row
+        rows = [row for row in read_kept(results) if row["protocol"] != results.budget.name] + list(found.values())
+        rows.sort(key=lambda row: (row["protocol"], row["entry"]))
+        write_rows(rows, results.out / results.data / SCORES)
     return {name: best_alpha(found[entry.folder_name] for entry in group) for name, group in tried.items()}
 
 
@@ -240,67 +209,45 @@ def deciding(results: Results) -> Results:
     return replace(results, budget=results.budget.alphas_of or results.budget)
 
 
+def has_choice(entry: Entry) -> bool:
+    """Whether the method is trained with the α that it is given."""
+    return entry.training is not None and cast(Trainable, entry.method).loss.alpha is None
+
+
+def best_alpha(scores: Iterable[Row]) -> float:
+    """The α of highest Dice; the smallest where several have it."""
+    return min(scores, key=lambda score: (-score["val_dice"], score["alpha"]))["alpha"]
+
+
 def tried_by_all(results: Results, names: Sequence[str]) -> tuple[float, ...]:
     """The α, rising, that scores are kept of for each method that has a choice; none where they leave no choice."""
     results = deciding(results)
     scores, choosing = read_scores(results), [name for name in names if has_choice(results.entry(name))]
     found = [
         alpha
-        for alpha in sorted({score.alpha for score in scores.values()})
+        for alpha in sorted({score["alpha"] for score in scores.values()})
         if all(results.entry(without_average(name), alpha=alpha).folder_name in scores for name in choosing)
     ]
     return tuple(found) if choosing and len(found) > 1 else ()
 
 
-def best_alpha(scores: Iterable[Score]) -> float:
-    """The α of highest Dice; the smallest where several have it."""
-    return min(scores, key=lambda score: (-score.val_dice, score.alpha)).alpha
-
-
-def has_choice(entry: Entry) -> bool:
-    """Whether the method is trained with the α that it is given."""
-    return entry.training is not None and cast(Trainable, entry.method).loss.alpha is None
-
-
-def score(results: Results, entry: Entry) -> Score:
-    """The score of an entry that is trained."""
-    row = best_row(results.validations(entry))
-    if "val_dice" not in row:
-        raise BadInput(f"the validation subjects of {results.data} have no labels, by which α could be chosen")
-    return Score(entry.folder_name, str(entry.method), cast(Training, entry.training).alpha, round(row["val_dice"], 5))
-
-
-def file_of(results: Results) -> Path:
-    """Where the scores are kept."""
-    return results.out / results.data / SCORES
-
-
-def read_all_scores(path: Path) -> list[dict[str, str]]:
-    """The rows of every budget."""
-    return read_rows(path, FORM) if exists(path) else []
-
-
-def read_scores(results: Results) -> dict[str, Score]:
-    """{folder name of an entry: its score}; empty where nothing is kept."""
-    path = file_of(results)
-    try:
-        rows = [row for row in read_all_scores(path) if row.pop("protocol") == results.budget.name]
-        numbers = [{key: float(row[key]) for key in ("alpha", "val_dice")} for row in rows]
-        scores = [convert_record(row | both, Score) for row, both in zip(rows, numbers, strict=True)]
-    except (KeyError, ValueError) as error:
-        raise BadInput(f"{path} is damaged: restore it, or remove it, and α is chosen again") from error
-    return {score.entry: score for score in scores}
-
-
 def best_alphas(results: Results) -> dict[str, float]:
     """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
     scores = read_scores(deciding(results)).values()
-    return {name: best_alpha(each for each in scores if each.method == name) for name in {s.method for s in scores}}
+    names = {score["method"] for score in scores}
+    return {name: best_alpha(score for score in scores if score["method"] == name) for name in names}
 
 
-def write_scores(results: Results, found: dict[str, Score]) -> None:
-    """Keep the scores, in the order of their names; those of other budgets stay."""
-    path, own = file_of(results), results.budget.name
-    others = [row for row in read_all_scores(path) if row["protocol"] != own]
-    rows = [{"protocol": own, **asdict(found[name])} for name in sorted(found)]
-    write_rows(sorted([*others, *rows], key=lambda row: row["protocol"]), path)
+def read_scores(results: Results) -> dict[str, Row]:
+    """{folder name of an entry: its row of alphas.csv}, of this budget; empty where nothing is kept."""
+    return {row["entry"]: row for row in read_kept(results) if row["protocol"] == results.budget.name}
+
+
+def read_kept(results: Results) -> list[Row]:
+    """The rows of alphas.csv, of every budget."""
+    path = results.out / results.data / SCORES
+    rows = read_rows(path, "columns protocol, entry, method, alpha and val_dice") if exists(path) else []
+    try:
+        return [row | {key: float(row[key]) for key in ("alpha", "val_dice")} for row in rows]
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{path} is damaged: restore it, or remove it, and α is chosen again") from error

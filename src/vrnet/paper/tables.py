@@ -14,219 +14,29 @@ import torch
 from torch import nn
 
 from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, synchronise
-from vrnet.errors import BadInput, Stage, counted, either, shape_text, warn_of_input
+from vrnet.errors import BadInput, Stage, counted, shape_text, warn_of_input
 from vrnet.files import Row, columns_of, csv_text, exists, read_rows, write_bytes, write_rows
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
+from vrnet.paper import specs
 from vrnet.paper.budget import BUDGETS, TIMED_SHAPES, TIMED_SPACINGS_MM, Budget
 from vrnet.paper.results import Entry, Results, file_name
-from vrnet.paper.specs import (
-    REPEATED_SUBJECTS,
-    TABLES,
-    TIMED_METHODS,
-    PublishedValues,
-    TableSpec,
-    Value,
-    is_timed,
-    published_values,
-)
+from vrnet.paper.specs import TableSpec, Value, published_values
 from vrnet.paper.study import Study, choose_alphas, has_choice, tried_by_all
 from vrnet.phantom import phantom
 from vrnet.provenance import versions
 
-# Seconds per pair, one pair at a time: networks need no trained weights for that.
-
-FOLDER = "runtime"
-"""Where times are kept, below the folder of results."""
-MAX_TIMED_PAIRS = 20
-PHANTOM_SEED = 7
-
-
-def seconds_per_pair(
-    out: Path, method: Method, shape: tuple[int, ...], spacing: float, device: str, timing_seconds: float = 2.0
-) -> float | None:
-    """As measured before on a device of that name, or else now; None where there is no such device here, or the method
-    has no use for it."""
-    name, size, kept = file_name(method), shape_text(shape), read_times(out, device)
-    for row in kept:
-        if (row["method"], row["shape"]) == (name, size):
-            return cast(float, row["seconds"])
-    if device == "cuda" and (not torch.cuda.is_available() or "cuda" not in method.devices):
-        return None
-    place = torch.device(device)
-    seconds = measure_seconds(method, shape, spacing, place, timing_seconds)
-    row = {"method": name, "shape": size, "seconds": seconds, "hardware": describe_device(place), **versions()}
-    write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), out / FOLDER / f"{device}.csv")
-    return seconds
-
-
-def read_times(out: Path, device: str) -> list[Row]:
-    """What was measured before on a device of that name, one row per method and shape."""
-    path = out / FOLDER / f"{device}.csv"
-    rows = read_rows(path, "one row per method and shape") if exists(path) else []
-    try:
-        return [row | {"seconds": float(row["seconds"]), "hardware": row["hardware"]} for row in rows]
-    except (KeyError, ValueError) as error:
-        raise BadInput(f"{path} is not as vrnet writes it: remove it, and it is measured again") from error
-
-
-def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
-    """What images of these shapes were timed on."""
-    sizes = [shape_text(shape) for shape in shapes]
-    rows = [row for device in DEVICES for row in read_times(out, device) if row["shape"] in sizes]
-    return sorted({in_singular(row["hardware"]) for row in rows})
-
-
-def in_singular(hardware: str) -> str:
-    """The name of a machine as vrnet writes it now: files of version 0.4 and before have "1 threads"."""
-    return hardware.replace("CPU, 1 threads", "CPU, 1 thread")
-
-
-def measure_seconds(
-    method: Method, shape: tuple[int, ...], spacing: float, device: torch.device, timing_seconds: float
-) -> float:
-    """Seconds per pair of phantom images, after one pair to warm up; the mean over what `timing_seconds` allow."""
-    patient = phantom(PHANTOM_SEED, shape, spacing)
-    pair = patient.fixed.to(device), patient.moving.to(device)
-    with torch.inference_mode():
-        register = prepare_registration(method, pair, patient.spacing)
-        register()
-        synchronise(device)
-        done, start = 0, perf_counter()
-        while done == 0 or (perf_counter() - start < timing_seconds and done < MAX_TIMED_PAIRS):
-            register()
-            synchronise(device)
-            done += 1
-        return (perf_counter() - start) / done
-
-
-def prepare_registration(
-    method: Method, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
-) -> Callable[[], torch.Tensor]:
-    """What registers this pair when it is called, with as many threads as in use; a network on a GPU is recorded
-    first."""
-    d, device = len(spacing), pair[0].device
-    find = method.build(d, device)
-    if method.is_network:
-        model = cast(nn.Module, find).eval()
-        if device.type == "cuda":
-            return partial(capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, spacing), *pair), *pair)
-        return partial(model, *pair, spacing)
-
-    def solve() -> torch.Tensor:
-        with few_threads(pair[0].numel()):
-            return find(*pair, spacing)
-
-    return solve
-
-
-# A table as it is printed: rows of cells, in Markdown, LaTeX and CSV.
+# A table as it is printed: in Markdown, LaTeX and CSV.
 
 Cell = str | Value | None
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A header and rows; the best cells are bold; notes say what the numbers depend on."""
-
-    title: str
-    header: list[str]
-    rows: list[list[Cell]]
-    notes: list[str] = field(default_factory=list)
-    best: set[tuple[int, int]] = field(default_factory=set)
-    """(row, column) of bold cells."""
-    csv_only: set[int] = field(default_factory=set)
-    """Columns that are in the CSV file alone: a page has no room for them."""
-
-    @property
-    def columns(self) -> list[int]:
-        """The columns that are printed."""
-        return [j for j in range(len(self.header)) if j not in self.csv_only]
-
-    def lines(self, plain: Callable[[str], T], bold: Callable[[str], T]) -> list[list[T]]:
-        """The printed cells, line by line with the header first, each formatted by `plain` or, if best, by `bold`."""
-        head = [plain(self.header[j]) for j in self.columns]
-        return [head] + [
-            [(bold if (i, j) in self.best else plain)("–" if row[j] is None else str(row[j])) for j in self.columns]
-            for i, row in enumerate(self.rows)
-        ]
-
-    def without_deviations(self) -> "Table":
-        """The table with means alone."""
-        rows = [[replace(cell, std=None) if isinstance(cell, Value) else cell for cell in row] for row in self.rows]
-        return replace(self, rows=rows)
-
-    def markdown(self) -> str:
-        """Title, table and notes in Markdown."""
-        head, *rows = self.lines(escape_markdown, lambda text: f"**{escape_markdown(text)}**")
-        lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-        table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"**{self.title}**\n\n{table}\n\n" + "".join(f"{note}\n" for note in self.notes)
-
-    def latex(self) -> str:
-        """A tabular for LaTeX, with no package but the basic ones; title and notes are comments."""
-        lines = self.lines(escape_latex, lambda text: rf"\textbf{{{escape_latex(text)}}}")
-        head, *rows = (" & ".join(line) + r" \\" for line in lines)
-        comments = "".join(f"% {note}\n" for note in [self.title, *self.notes])
-        alignment = "l" + "r" * (len(self.columns) - 1)
-        body = "\n".join([r"\hline", rf"{head} \hline", *rows, r"\hline"])
-        return comments + f"\\begin{{tabular}}{{{alignment}}}\n{body}\n\\end{{tabular}}\n"
-
-    def comma_separated(self) -> str:
-        """All columns as CSV, to six digits; standard deviations have columns of their own."""
-        lines: list[list[str]] = [[] for _ in range(len(self.rows) + 1)]
-        for title, *cells in zip(self.header, *self.rows, strict=True):
-            values = [cell if isinstance(cell, Value) else None for cell in cells]
-            means = [f"{v.mean:.6g}" if v else cell or "" for v, cell in zip(values, cells, strict=True)]
-            columns = [[title, *map(str, means)]]
-            if any(value and value.std is not None for value in values):
-                stds = ["" if v is None or v.std is None else f"{v.std:.6g}" for v in values]
-                columns.append([f"{title} std", *stds])
-            for column in columns:
-                for line, text in zip(lines, column, strict=True):
-                    line.append(text)
-        return csv_text(lines)
-
-    def write(self, folder: Path, name: str) -> list[Path]:
-        """Write NAME.md, NAME.csv and NAME.tex."""
-        texts = {".md": self.markdown(), ".csv": self.comma_separated(), ".tex": self.latex()}
-        for suffix, text in texts.items():
-            write_bytes(text.encode(), folder / f"{name}{suffix}")
-        return [folder / f"{name}{suffix}" for suffix in texts]
-
-
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+ROW_LABELS = {"identity": "unregistered"}
 LATEX = {
     "|∇J|": r"$|\nabla J|$", "Θ1": r"$\Theta^1$", "α": r"$\alpha$", "<": "$<$", "|": "$|$", "–": "--",
     "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#",
 }  # fmt: skip
 """What LaTeX spells otherwise."""
-
-
-def escape_markdown(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def escape_latex(text: str) -> str:
-    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found[0]], text)
-
-
-# The columns of a table: measures, their significance, seconds per pair, and what was published.
-
-TITLES = {
-    "folding_percent": "J<0 %",
-    "folding_strict_percent": "strict %",
-    "jacobian_gradient": "|∇J|",
-    "end_point_error_mm": "EPE mm",
-}
-DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-LOWER_IS_BETTER = ("hd", "end")
-HAS_A_BEST = ("dice", *LOWER_IS_BETTER)
-"""How the measures begin whose best value is bold."""
-PUBLISHED_ON_PAGES = ("dice_mean", "hd_mean", "folding_percent", "jacobian_gradient")
-"""The published measures that a page has room for; the CSV file has all."""
-RowsByMethod = Mapping[str, Sequence[Row]]
-"""{method: one row per subject}"""
 
 
 @dataclass(frozen=True)
@@ -238,6 +48,99 @@ class Column:
     best: str | None = None
     """The method whose cell is bold."""
     is_csv_only: bool = False
+    """Whether it is in the CSV file alone: a page has no room for it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One row per method; notes say what the numbers depend on."""
+
+    title: str
+    methods: Sequence[str]
+    columns: Sequence[Column]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def printed(self) -> list[Column]:
+        """The columns that a page shows."""
+        return [column for column in self.columns if not column.is_csv_only]
+
+    def lines(self, plain: Callable[[str], T], bold: Callable[[str], T]) -> list[list[T]]:
+        """The printed cells, line by line with the header first, each formatted by `plain` or, if best, by `bold`."""
+        lines = [[plain("method"), *(plain(column.title) for column in self.printed)]]
+        for method in self.methods:
+            line = [plain(ROW_LABELS.get(method, method))]
+            for column in self.printed:
+                cell, style = column.cells.get(method), bold if method == column.best else plain
+                line.append(style("–" if cell is None else str(cell)))
+            lines.append(line)
+        return lines
+
+    def brief(self, beginnings: tuple[str, ...]) -> "Table":
+        """The columns whose titles begin so, with means alone."""
+        columns = [
+            replace(column, cells={
+                name: replace(cell, std=None) if isinstance(cell, Value) else cell
+                for name, cell in column.cells.items()
+            })
+            for column in self.printed
+            if column.title.startswith(beginnings)
+        ]  # fmt: skip
+        return replace(self, columns=columns)
+
+    def markdown(self) -> str:
+        """Title, table and notes in Markdown."""
+        lines = self.lines(str, lambda text: f"**{text}**")
+        lines.insert(1, ["---"] + ["---:"] * len(self.printed))
+        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        return f"**{self.title}**\n\n{table}\n\n" + "".join(f"{note}\n" for note in self.notes)
+
+    def latex(self) -> str:
+        """A tabular for LaTeX, with no package but the basic ones; title and notes are comments."""
+        lines = self.lines(escape_latex, lambda text: rf"\textbf{{{escape_latex(text)}}}")
+        head, *rows = (" & ".join(line) + r" \\" for line in lines)
+        comments = "".join(f"% {note}\n" for note in [self.title, *self.notes])
+        body = "\n".join([r"\hline", rf"{head} \hline", *rows, r"\hline"])
+        return comments + f"\\begin{{tabular}}{{l{'r' * len(self.printed)}}}\n{body}\n\\end{{tabular}}\n"
+
+    def comma_separated(self) -> str:
+        """All columns as CSV, to six digits; standard deviations have columns of their own."""
+        columns: list[list[str | None]] = [["method", *(ROW_LABELS.get(method, method) for method in self.methods)]]
+        for column in self.columns:
+            cells = [column.cells.get(method) for method in self.methods]
+            columns.append([column.title, *(f"{cell.mean:.6g}" if isinstance(cell, Value) else cell for cell in cells)])
+            stds = [cell.std if isinstance(cell, Value) else None for cell in cells]
+            if any(std is not None for std in stds):
+                columns.append([f"{column.title} std", *(None if std is None else f"{std:.6g}" for std in stds)])
+        return csv_text(zip(*columns, strict=True))
+
+    def write(self, folder: Path, name: str) -> list[Path]:
+        """Write NAME.md, NAME.csv and NAME.tex."""
+        texts = {".md": self.markdown(), ".csv": self.comma_separated(), ".tex": self.latex()}
+        for suffix, text in texts.items():
+            write_bytes(text.encode(), folder / f"{name}{suffix}")
+        return [folder / f"{name}{suffix}" for suffix in texts]
+
+
+def escape_latex(text: str) -> str:
+    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found[0]], text)
+
+
+# The columns of a table: measures, their significance, and what was published.
+
+TITLES = {
+    "folding_percent": "J<0 %",
+    "folding_strict_percent": "strict %",
+    "jacobian_gradient": "|∇J|",
+    "end_point_error_mm": "EPE mm",
+}
+LOWER_IS_BETTER = ("hd", "end")
+HAS_A_BEST = ("dice", *LOWER_IS_BETTER)
+"""How the measures begin whose best value is bold."""
+PUBLISHED_ON_PAGES = ("dice_mean", "hd_mean", "folding_percent", "jacobian_gradient")
+"""The published measures that a page has room for; the CSV file has all."""
+RowsByMethod = Mapping[str, Sequence[Row]]
+"""{method: one row per subject}"""
 
 
 def measure_title(measure: str) -> str:
@@ -246,32 +149,16 @@ def measure_title(measure: str) -> str:
     return TITLES.get(measure) or f"{ {'dice': 'Dice', 'hd': 'HD'}[group] } {'Avg' if part == 'mean' else part}"
 
 
-def find_measures(rows: RowsByMethod) -> tuple[str, ...]:
-    """Everything that was measured of any method; neither the subject's name nor the seconds are a measure."""
-    columns = columns_of([subjects[0] for subjects in rows.values()])
-    return tuple(column for column in columns if column not in ("subject", "seconds"))
-
-
 def measure_columns(rows: RowsByMethod, measures: Sequence[str]) -> list[Column]:
     """Mean and standard deviation over subjects, the best in bold."""
     columns = []
     for measure in measures:
-        cells = {
-            method: Value.over_subjects([row[measure] for row in subjects], measure)
-            for method, subjects in rows.items()
-        }
-        columns.append(Column(measure_title(measure), cells, find_best(cells, measure)))
+        cells = {name: Value.over_subjects([row[measure] for row in group], measure) for name, group in rows.items()}
+        means, best = {name: value.mean for name, value in cells.items() if not np.isnan(value.mean)}, None
+        if means and measure.startswith(HAS_A_BEST):
+            best = (min if measure.startswith(LOWER_IS_BETTER) else max)(means, key=means.__getitem__)
+        columns.append(Column(measure_title(measure), cells, best))
     return columns
-
-
-def find_best(cells: Mapping[str, Value], measure: str) -> str | None:
-    """The method with the best mean, of a measure that has a best."""
-    if not measure.startswith(HAS_A_BEST):
-        return None
-    means = [value.mean for value in cells.values()]
-    if np.isnan(means).all():
-        return None
-    return list(cells)[np.nanargmin(means) if measure.startswith(LOWER_IS_BETTER) else np.nanargmax(means)]
 
 
 def significance_columns(rows: RowsByMethod, repeated: Sequence[str] = ()) -> list[Column]:
@@ -306,31 +193,7 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
     return {name: corrected[name] for name in p}
 
 
-def time_columns(results: Results, methods: Mapping[str, Method]) -> list[Column]:
-    """Seconds per pair, on the CPU and on a GPU; no registration takes no time."""
-    timed = {name: method for name, method in methods.items() if name != "identity"}
-    out, budget, d = results.out, results.budget, results.d
-    return [
-        Column(f"s {label}", {name: time_cell(out, budget, method, d, device) for name, method in timed.items()})
-        for device, label in DEVICES.items()
-    ]
-
-
-def time_cell(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
-    """Seconds per pair, to three digits."""
-    seconds = seconds_per_pair(out, method, *timed_images(budget, d), device, budget.timing_seconds)
-    return None if seconds is None else f"{seconds:.3g}"
-
-
-def timed_images(budget: Budget, d: int) -> tuple[tuple[int, ...], float]:
-    """Shape and spacing in mm of the images that are timed: the paper's, or those of the budget's phantoms."""
-    if budget.phantoms is None:
-        return TIMED_SHAPES[d], TIMED_SPACINGS_MM[d]
-    phantoms = budget.phantoms(d)
-    return phantoms.shape, phantoms.spacing
-
-
-def published_columns(published: Mapping[str, PublishedValues], measures: Sequence[str]) -> list[Column]:
+def published_columns(published: Mapping[str, specs.PublishedValues], measures: Sequence[str]) -> list[Column]:
     """What was published of these measures, by data set; titles name the data set where there are several."""
     columns = []
     for data, values in published.items():
@@ -343,43 +206,8 @@ def published_columns(published: Mapping[str, PublishedValues], measures: Sequen
     return columns
 
 
-# Whether all rows of a table are measured: within its budget, and within others whose results are in the same folder.
-#
-# A table that is asked for within the wrong budget would be trained for hours, though it is there within another.
+# A table of results: one row per method, the mean over its seeds.
 
-
-def measured_rows(results: Results, names: Sequence[str], alphas: Mapping[str, float], seeds: int) -> list[str]:
-    """Those of the methods that are measured with so many seeds, each with its α."""
-    return [name for name in names if all(map(results.has, results.seeds(name, alphas.get(name), seeds)))]
-
-
-def tell_of_whole_budgets(study: Study, names: Sequence[str], alphas: Mapping[str, float], seeds: int) -> None:
-    """Say which other budgets, measured on the same images, have all rows of a table where that of the study lacks
-    some."""
-    results, own = study.results, study.results.budget
-    lacking = len(names) - len(measured_rows(results, names, alphas, seeds))
-    others = [name for name, budget in BUDGETS.items() if name != own.name and budget.phantoms is own.phantoms]
-    whole = [name for name in others if lacking and has_whole_table(study, name, names, seeds)]
-    if whole:
-        choices = either([f'`budget="{name}"`' for name in whole])
-        warn_of_input(
-            f'{lacking} of the {len(names)} rows of this table are not measured within the budget "{own.name}", but '
-            f"{results.out} has all of them with {choices}"
-        )
-
-
-def has_whole_table(study: Study, budget: str, names: Sequence[str], seeds: int) -> bool:
-    """Whether a table of these methods could be made within another budget, with nothing trained or measured."""
-    other = replace(study, results=replace(study.results, budget=BUDGETS[budget]))
-    try:
-        tried = tried_by_all(other.results, names)
-        alphas = choose_alphas(other, names, tried) if tried else {}
-    except BadInput:  # its scores are damaged, which who asks for it is told
-        return False
-    return len(measured_rows(other.results, names, alphas, seeds)) == len(names)
-
-
-ROW_LABELS = {"identity": "unregistered"}
 Entries = dict[str, list[Entry]]
 """{row of the table: one entry per seed}"""
 
@@ -390,31 +218,22 @@ def build_table(
     """A table, from the results that are there and those measured now, or only from those that are there.
 
     α of each method is chosen from `alphas`; without such, from those that all methods were trained with before."""
-    spec, results, left_out = TABLES[name], study.results, list[str]()
+    spec, results, left_out = specs.TABLES[name], study.results, list[str]()
     alphas = alphas or tried_by_all(results, spec.methods)
     chosen = choose_alphas(study, spec.methods, alphas) if alphas else {}
-    tell_of_whole_budgets(study, spec.methods, chosen, seeds)
     if measured_only:
-        kept = measured_rows(results, spec.methods, chosen, seeds)
-        if not kept:
+        every = {method: results.seeds(method, chosen.get(method), seeds) for method in spec.methods}
+        left_out = [method for method, group in every.items() if not all(map(results.has, group))]
+        if len(left_out) == len(every):
             raise BadInput(f"nothing of this table is measured in {results.out}: leave out `measured_only`")
-        left_out = [method for method in spec.methods if method not in kept]
-        spec = replace(spec, methods=tuple(kept))
+        spec = replace(spec, methods=tuple(method for method in every if method not in left_out))
     entries = choose_entries(spec, results, seeds, chosen)
     study.complete(list(chain.from_iterable(entries.values())))
-    columns = build_columns(name, results, entries)
     notes = table_notes(spec, results, entries) + alpha_notes(chosen, alphas, results.budget, entries)
     if left_out:
         notes.append(f'Not measured yet, budget "{results.budget.name}": {", ".join(left_out)}.')
-    is_own = study.data == spec.data
-    return Table(
-        spec.title if is_own else f"{spec.title}: measured on {study.data}, not on {spec.data}",
-        ["method", *(column.title for column in columns)],
-        [[ROW_LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in entries],
-        notes,
-        {(list(entries).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
-        {k for k, column in enumerate(columns, start=1) if column.is_csv_only},
-    )
+    title = spec.title if study.data == spec.data else f"{spec.title}: measured on {study.data}, not on {spec.data}"
+    return Table(title, list(entries), build_columns(name, results, entries), notes)
 
 
 def choose_entries(spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]) -> Entries:
@@ -430,17 +249,20 @@ def choose_entries(spec: TableSpec, results: Results, seeds: int, alphas: Mappin
 
 
 def build_columns(name: str, results: Results, entries: Entries) -> list[Column]:
-    """Measures; their significance where all are shown; times; what was published."""
-    spec, rows = TABLES[name], {method: results.mean_rows(group) for method, group in entries.items()}
-    measures = spec.measures or find_measures(rows)
+    """Measures; their significance where all are shown; seconds per pair; what was published."""
+    spec, rows = specs.TABLES[name], {method: results.mean_rows(group) for method, group in entries.items()}
+    measured = columns_of([subjects[0] for subjects in rows.values()])
+    measures = spec.measures or [column for column in measured if column not in ("subject", "seconds")]
     columns = measure_columns(rows, measures)
     if spec.measures is None:
-        columns += significance_columns(rows, REPEATED_SUBJECTS.get(results.data, ()))
+        columns += significance_columns(rows, specs.REPEATED_SUBJECTS.get(results.data, ()))
         sizes = {method: results.config(group[0]).get("parameters", 0) for method, group in entries.items()}
         columns.append(Column("M params", {method: f"{size / 1e6:.3g}" for method, size in sizes.items() if size}))
     if spec.has_times:
-        once = {method: group[0].method for method, group in entries.items() if not group[0].is_averaged}
-        columns += time_columns(results, once)
+        timed = {n: group[0].method for n, group in entries.items() if n != "identity" and not group[0].is_averaged}
+        for device, label in DEVICES.items():
+            times = {n: seconds_per_pair(results.out, results.budget, m, results.d, device) for n, m in timed.items()}
+            columns.append(Column(f"s {label}", times))
     published = {
         data: published_values(data if name == spec.data else f"{name}_{data}")
         for data in (spec.data, spec.also_published)
@@ -453,20 +275,18 @@ def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str
     """Everything that the numbers depend on."""
     every = list(chain.from_iterable(entries.values()))
     configs = [results.config(entry) for entry in every]
-    machines = sorted(
-        {f"{in_singular(config['hardware'])} (torch {config['versions']['torch']})" for config in configs}
-    )
+    machines = sorted({f"{config['hardware']} (torch {config['versions']['torch']})" for config in configs})
     lines = [f"{len(results.rows(every[0]))} test subjects of {results.data}; mean (standard deviation over subjects)."]
     lines += training_notes(results, entries)
     lines += parameter_notes({name: [entry.method for entry in group] for name, group in entries.items()})
-    versions = sorted({str(config["versions"]["vrnet"]) for config in configs})
-    lines.append(f"Computed on {'; '.join(machines)}; vrnet {', '.join(versions)}.")
+    vrnets = sorted({str(config["versions"]["vrnet"]) for config in configs})
+    lines.append(f"Computed on {'; '.join(machines)}; vrnet {', '.join(vrnets)}.")
     if spec.measures is None:
         test = "two-sided Wilcoxon signed-rank test over subjects, with Holm's correction"
         lines.append(f"p: {test}, against the row of highest Dice.")
         lines += [
             f"{name}, whose images are those of another subject, counts in means but not in p."
-            for name in REPEATED_SUBJECTS.get(results.data, ())
+            for name in specs.REPEATED_SUBJECTS.get(results.data, ())
             if name in configs[0]["subjects"]
         ]
     return lines
@@ -517,26 +337,119 @@ def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
     return [f"Parameters other than the tuned ones: {', '.join(changed)}."] if changed else []
 
 
-def build_runtime_table(out: Path, budget: Budget, widths: Budget, stage: Stage) -> Table:
+# Seconds per pair, one pair at a time: networks need no trained weights for that.
+
+FOLDER = "runtime"
+"""Where times are kept, below the folder of results."""
+MAX_TIMED_PAIRS = 20
+PHANTOM_SEED = 7
+
+
+def seconds_per_pair(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
+    """As measured before on a device of that name, or else now, to three digits; None where there is no such device
+    here, or the method has no use for it."""
+    shape, spacing = timed_images(budget, d)
+    name, size, kept = file_name(method), shape_text(shape), read_times(out, device)
+    known = [row["seconds"] for row in kept if (row["method"], row["shape"]) == (name, size)]
+    if not known:
+        if device == "cuda" and not (torch.cuda.is_available() and "cuda" in method.devices):
+            return None
+        place = torch.device(device)
+        known = [measure_seconds(method, shape, spacing, place, budget.timing_seconds)]
+        row = {"method": name, "shape": size, "seconds": known[0], "hardware": describe_device(place), **versions()}
+        write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), out / FOLDER / f"{device}.csv")
+    return f"{known[0]:.3g}"
+
+
+def timed_images(budget: Budget, d: int) -> tuple[tuple[int, ...], float]:
+    """Shape and spacing in mm of the images that are timed: the paper's, or those of the budget's phantoms."""
+    if budget.phantoms is None:
+        return TIMED_SHAPES[d], TIMED_SPACINGS_MM[d]
+    phantoms = budget.phantoms(d)
+    return phantoms.shape, phantoms.spacing
+
+
+def read_times(out: Path, device: str) -> list[Row]:
+    """What was measured before on a device of that name, one row per method and shape."""
+    path = out / FOLDER / f"{device}.csv"
+    rows = read_rows(path, "one row per method and shape") if exists(path) else []
+    try:
+        return [row | {"seconds": float(row["seconds"]), "hardware": row["hardware"]} for row in rows]
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{path} is not as vrnet writes it: remove it, and it is measured again") from error
+
+
+def measure_seconds(
+    method: Method, shape: tuple[int, ...], spacing: float, device: torch.device, timing_seconds: float
+) -> float:
+    """Seconds per pair of phantom images, after one pair to warm up; the mean over what `timing_seconds` allow."""
+    patient = phantom(PHANTOM_SEED, shape, spacing)
+    pair = patient.fixed.to(device), patient.moving.to(device)
+    with torch.inference_mode():
+        register = prepare_registration(method, pair, patient.spacing)
+        register()
+        synchronise(device)
+        done, start = 0, perf_counter()
+        while done == 0 or (perf_counter() - start < timing_seconds and done < MAX_TIMED_PAIRS):
+            register()
+            synchronise(device)
+            done += 1
+        return (perf_counter() - start) / done
+
+
+def prepare_registration(
+    method: Method, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
+) -> Callable[[], torch.Tensor]:
+    """What registers this pair when it is called, with as many threads as in use; a network on a GPU is recorded
+    first."""
+    d, device = len(spacing), pair[0].device
+    find = method.build(d, device)
+    if method.is_network:
+        model = cast(nn.Module, find).eval()
+        if device.type == "cuda":
+            return partial(capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, spacing), *pair), *pair)
+        return partial(model, *pair, spacing)
+
+    def solve() -> torch.Tensor:
+        with few_threads(pair[0].numel()):
+            return find(*pair, spacing)
+
+    return solve
+
+
+def build_runtime_table(out: Path, budget: Budget, stage: Stage) -> Table:
     """Seconds per pair of every method, in 2D and 3D, on the CPU and on a GPU, beside the published ones.
 
-    Images and seconds spent are those of `budget`, networks are as wide as those of `widths`."""
+    Networks are as wide as the paper's, but on the phantoms of a budget as wide as that says."""
+    widths = budget if budget.phantoms else BUDGETS["paper"]
+    methods = {
+        name: {d: widths.method(name, d) for d in (2, 3) if (name, d) not in specs.UNTIMED}
+        for name in specs.TIMED_METHODS
+    }
     places = [(d, device) for d in (2, 3) for device in DEVICES]
-    methods = {name: {d: widths.method(name, d) for d in (2, 3) if is_timed(name, d)} for name in TIMED_METHODS}
-    published, tick, rows = published_values("runtime"), stage("timing"), []
+    ours: dict[tuple[int, str], dict[str, Cell]] = {place: {} for place in places}
+    tick = stage("timing")
     for number, (name, by_d) in enumerate(methods.items()):
         tick(number / len(methods))
-        ours = [time_cell(out, budget, by_d[d], d, device) if d in by_d else None for d, device in places]
-        rows.append([name, *ours, *(published[name].get(f"{d}D_{device}") for d, device in places)])
-    header = [f"{d}D {DEVICES[device]}" for d, device in places]
-    shapes = [timed_images(budget, d)[0] for d in (2, 3)]
-    return Table(
-        "Seconds a pair",
-        ["method", *header, *(f"{name}, published" for name in header)],
-        rows,
-        [
-            f"One pair at a time: {' and '.join('x'.join(map(str, shape)) for shape in shapes)}.",
-            *parameter_notes({name: list(by_d.values()) for name, by_d in methods.items()}),
-            f"Timed on {'; '.join(timing_hardware(out, shapes))}.",
-        ],
-    )
+        for d, device in places:
+            if d in by_d:
+                ours[d, device][name] = seconds_per_pair(out, budget, by_d[d], d, device)
+    published = published_values("runtime")
+    theirs = {(d, device): {name: published[name].get(f"{d}D_{device}") for name in methods} for d, device in places}
+    columns = [
+        Column(f"{d}D {DEVICES[device]}{said}", cells[d, device])
+        for said, cells in (("", ours), (", published", theirs))
+        for d, device in places
+    ]
+    shapes = [shape_text(timed_images(budget, d)[0]) for d in (2, 3)]
+    rows = [row for device in DEVICES for row in read_times(out, device) if row["shape"] in shapes]
+    notes = [
+        f"One pair at a time: {' and '.join(shapes)}.",
+        *parameter_notes({name: list(by_d.values()) for name, by_d in methods.items()}),
+        f"Timed on {'; '.join(sorted({row['hardware'] for row in rows}))}.",
+    ]
+    return Table("Seconds a pair", list(methods), columns, notes)
+
+
+OTHER_TABLES: dict[str, Callable[[Path, Budget, Stage], Table]] = {"runtime": build_runtime_table}
+"""Tables that are of no data set, and have no TableSpec."""
