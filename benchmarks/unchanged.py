@@ -79,12 +79,7 @@ def solvers(folder: Path) -> Numbers:
     """Every solver on a made-up heart in 2D; in 3D each data term and each regulariser."""
     import vrnet
 
-    few = [
-        f"{r}-{d}"
-        for r, d in zip(
-            ("TV", "Diffusion", "Bending", "Gaussian", "TV"), ("L1", "L2", "LNCC", "MIND", "NMI"), strict=True
-        )
-    ]
+    few = ["TV-L1", "Diffusion-L2", "Bending-LNCC", "Gaussian-MIND", "TV-NMI"]
     found: Numbers = {}
     for d, methods in ((2, SOLVERS), (3, few)):
         shape, spacing = PHANTOMS[d]
@@ -141,23 +136,16 @@ def pairs(folder: Path) -> Numbers:
         out = folder / name
         vrnet_command("register", *pair_words(name), "--out", out)
         found |= leaves(json.loads((out / "metrics.json").read_text()), name)
-        found |= moments(read(out / "transform.nii.gz"), f"{name} transform") | moments(
-            read(out / "warped.nii.gz"), f"{name} warped"
-        )
+        for part in ("transform", "warped"):
+            found |= moments(read(out / f"{part}.nii.gz"), f"{name} {part}")
     fixed, moving = (DATA / file for file in PAIRS["hippocampus"][:2])
-    transform, inverse, back = (
-        folder / name for name in ("hippocampus/transform.nii.gz", "inverse.nii.gz", "back.nii.gz")
-    )
+    transform, inverse, back = (folder / f"{name}.nii.gz" for name in ("hippocampus/transform", "inverse", "back"))
     vrnet_command("invert", transform, "--out", inverse)
     vrnet_command("apply", inverse, fixed, "--reference", moving, "--out", back)
     (folder / "points.csv").write_text("x,y,z\n-10.5,20.25,15\n-20,30,20\n")
     vrnet_command("points", transform, folder / "points.csv", "--out", folder / "moved.csv")
-    return (
-        found
-        | moments(read(inverse), "inverse")
-        | moments(read(back), "applied")
-        | cells(folder / "moved.csv", "points")
-    )
+    found |= moments(read(inverse), "inverse") | moments(read(back), "applied")
+    return found | cells(folder / "moved.csv", "points")
 
 
 def cine(folder: Path) -> Numbers:
@@ -212,10 +200,9 @@ def moments(values: object, key: str) -> Numbers:
     """What an array comes to: moments, and a weighted sum that no exchange of voxels leaves as it is."""
     x = np.asarray(values, dtype=float)
     weights = np.cos(np.arange(x.size)).reshape(x.shape)
-    some = dict(
-        zip(("voxel a", "voxel b", "voxel c"), x.flat[[x.size // 7, x.size // 2, x.size // 3 * 2]], strict=True)
-    )
-    parts = {"mean": x.mean(), "std": x.std(), "max": abs(x).max(), "checksum": (weights * x).mean(), **some}
+    voxels = x.flat[[x.size // 7, x.size // 2, x.size // 3 * 2]]
+    parts = {"mean": x.mean(), "std": x.std(), "max": abs(x).max(), "checksum": (weights * x).mean()}
+    parts |= zip(("voxel a", "voxel b", "voxel c"), voxels, strict=True)
     return {f"{key} {name}": float(value) for name, value in parts.items()}
 
 
@@ -247,9 +234,8 @@ def cells(path: Path, key: str) -> Numbers:
 
 def compare(before: Numbers, after: Numbers) -> bool:
     """Print the largest difference of each part; True if anything differs or is missing."""
-    print(
-        "| part | values | new | missing | different | largest difference |\n| --- | ---: | ---: | ---: | ---: | ---: |"
-    )
+    print("| part | values | new | missing | different | largest difference |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     wrong: list[str] = []
     for part in dict.fromkeys(key.split(": ")[0] for key in before | after):
         old, new = ({key for key in found if key.startswith(f"{part}: ")} for found in (before, after))
@@ -287,10 +273,8 @@ def speed(before: Path, after: Path, folder: Path, repeat: int) -> None:
             for source in (before, after) if i % 2 else (after, before):
                 out = [] if name == "--version" else ["--out", folder / f"{name} {i} {source.parts[-2]}"]
                 found[source].append(measure([*words, *out], source))
-        for measured, old, new in zip(
-            ("wall s", "CPU s", "MiB"), *(zip(*runs, strict=True) for runs in found.values()), strict=True
-        ):
-            a, b = median(old), median(new)
+        for k, measured in enumerate(("wall s", "CPU s", "MiB")):
+            a, b = (median(run[k] for run in runs) for runs in found.values())
             print(f"| {name} | {measured} | {a:.2f} | {b:.2f} | {b / a:.3f} |", flush=True)
 
 

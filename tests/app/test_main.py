@@ -76,9 +76,11 @@ def test_vrnet_alone_says_where_to_begin(vrnet):
 
 def test_help_names_what_the_package_has(vrnet):
     """Names of data sets, tables and presets are written in the help, so that it is shown without loading them."""
-    from vrnet.app.paper import known_names
     from vrnet.data.dataset import DATASETS
     from vrnet.methods.parameters import field_docstrings
+    from vrnet.paper.figures import FIGURES
+    from vrnet.paper.specs import TABLES
+    from vrnet.paper.tables import OTHER_TABLES
     from vrnet.training.settings import PRESETS
 
     for command in ("train", "evaluate", "prepare"):
@@ -86,8 +88,8 @@ def test_help_names_what_the_package_has(vrnet):
         assert re.split(", | or ", listed) == list(DATASETS)
     told = " ".join(load_command("paper").__doc__.split())
     tables, figures = re.search(r"Tables: (.*?)\. Figures: (.*?) \(", told).groups()
-    assert tables.split(", ") == list(known_names("table"))
-    assert figures.split(", ") == list(known_names("figure"))
+    assert tables.split(", ") == [*TABLES, *OTHER_TABLES]
+    assert figures.split(", ") == list(FIGURES)
     assert set(get_args(get_type_hints(load_command("train"))["preset"])) == {"auto", *PRESETS}
 
 

@@ -13,7 +13,7 @@ from vrnet.errors import BadInput
 from vrnet.paper.budget import small_phantoms
 from vrnet.paper.figures import ALPHAS, CASCADE_LINES, FIGURES
 from vrnet.paper.specs import TABLES, TIMED_METHODS
-from vrnet.paper.tables import OTHER_TABLES, choose_entries
+from vrnet.paper.tables import choose_entries
 from vrnet.phantom.cycle import PATHOLOGIES
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
@@ -54,14 +54,8 @@ def first_and_last(methods):
     return tuple(method for method in methods if method in ends)
 
 
-QUICK = ("initialisation",)
-"""Tables that stand for the others, which are made so before a release."""
-
-
 @pytest.mark.release
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.release] * (name not in QUICK)) for name in TABLES]
-)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_made_of_what_was_measured_of_its_rows(name, quick, reader):
     asked = quick("table", name)
     table, written = make_table(asked, reader.stage, reader.say)
@@ -95,9 +89,7 @@ def test_the_table_of_times_is_made_with_all_its_rows(quick, reader):
 
 
 @pytest.mark.release
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.release] * (name not in ("visual", "cascades"))) for name in FIGURES]
-)
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_drawn_with_its_numbers_beside_it(name, quick, reader, monkeypatch):
     monkeypatch.setattr("vrnet.paper.strain.PATHOLOGIES", dict(islice(PATHOLOGIES.items(), 2)))
     asked = quick("figure", name)
@@ -131,17 +123,12 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
         assert all(f"| {method} |" in made for method in TABLES[name].methods)
 
 
-KNOWN = {"table": (*ROWS, *OTHER_TABLES), "figure": tuple(FIGURES)}
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "options", "said"),
     [
-        ("table", "tables", {}, f'there is no table "tables": choose one of {", ".join(KNOWN["table"])}'),
+        ("table", "tables", {}, f'there is no table "tables": choose one of {", ".join(ROWS)}, runtime'),
         ("figure", "boxplot", {}, 'there is no figure "boxplot": did you mean boxplots?'),
         ("table", "boxplots", {}, "boxplots is a figure: ask for `vrnet paper figure boxplots`"),
-        ("table", "runtime", {}, "--cache, --device would have no effect on the table runtime"),
-        ("figure", "cascades", {"alphas": (0.1,)}, "--alphas would have no effect on a figure"),
         ("table", "acdc", {"alphas": (0.1, -0.1)}, "one of `alphas` is -0.1: give 0 or more"),
         ("table", "acdc", {"alphas": (0.1,), "measured_only": True}, "leave out `alphas` or `measured_only`"),
         ("table", "acdc", {"seeds": 0}, "`seeds` is 1 at least"),
@@ -153,13 +140,6 @@ def test_what_cannot_be_made_is_refused_in_one_line(kind, name, options, said, q
         (make_table if kind == "table" else make_figure)(
             replace(quick(kind, name), **options), reader.stage, reader.say
         )
-
-
-@pytest.mark.parametrize("kind", ["table", "figure"])
-def test_the_help_names_every_table_and_figure(kind):
-    tables, figures = " ".join(str(Paper.__doc__).split()).split("Tables: ")[1].split(". ")[:2]
-    said = {"table": tables, "figure": figures.removeprefix("Figures: ").partition(" (")[0]}[kind]
-    assert tuple(said.split(", ")) == KNOWN[kind]
 
 
 @pytest.mark.parametrize(

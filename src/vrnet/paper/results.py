@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from itertools import count, takewhile
+from itertools import count
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -75,28 +75,13 @@ def file_name(method: Method | str) -> str:
     return re.sub(r'[<>:"/\\|?*]', "-", str(method).replace("Θ", "T"))
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A run, as its folder or the files of its data set have it."""
 
     config: dict[str, Any]
     """All that its numbers depend on."""
     cells: list[dict[str, str]]
     """One row per subject, as they are in the file."""
-
-    @property
-    def rows(self) -> list[Row]:
-        """What was measured of each subject; ValueError where a subject, or the end of a row, is missing.
-
-        A subject may lack some measures, but never that of the last column."""
-        rows = [
-            {key: cell if key == "subject" else float(cell or "nan") for key, cell in row.items()} for row in self.cells
-        ]
-        if [row["subject"] for row in rows] != self.config["subjects"]:
-            raise ValueError("other subjects than it says")
-        if np.isnan([list(row.values())[-1] for row in rows]).any():
-            raise ValueError("a row is cut off")
-        return rows
 
 
 @lru_cache(maxsize=8)
@@ -112,11 +97,10 @@ def read_runs(folder: Path) -> dict[tuple[str, str], Run]:
     runs = {}
     for line in (folder / CONFIGS).read_text(encoding="utf-8").splitlines():
         config = json.loads(line)
-        key = config.pop("protocol"), config.pop("run")
-        for name in OF_THE_RUN:
-            config.pop(name, None)
-        rows = cells.get(key, [])
-        runs[key] = Run(config | {"subjects": [row["subject"] for row in rows]}, rows)
+        key = config["protocol"], config["run"]
+        config = {name: value for name, value in config.items() if name not in ("protocol", "run", *OF_THE_RUN)}
+        if key in cells:
+            runs[key] = Run(config | {"subjects": [row["subject"] for row in cells[key]]}, cells[key])
     return runs
 
 
@@ -149,9 +133,13 @@ class Results:
         first = self.entry(name, alpha, subjects=subjects)
         if first.training is None:
             return [first]
-        entries = (self.entry(name, alpha, seed, subjects) for seed in count())
-        wanted = takewhile(lambda item: item[0] < at_least or self.has(item[1]), enumerate(entries))
-        return [entry for _, entry in wanted]
+        entries = [first]
+        for seed in count(1):
+            entry = self.entry(name, alpha, seed, subjects)
+            if seed >= at_least and not self.has(entry):
+                break
+            entries.append(entry)
+        return entries
 
     def protocol(self, entry: Entry) -> str:
         """The budget of an entry; iterative methods depend on none, unless it has images of its own."""
@@ -175,34 +163,43 @@ class Results:
         except (ValueError, TypeError, KeyError) as error:
             raise BadInput(f"{path} is damaged: restore it, or remove it and give the images") from error
 
+    def _collected(self, entry: Entry) -> Run | None:
+        return read_runs(self.out / self.data).get((self.protocol(entry), entry.folder_name))
+
     def has(self, entry: Entry) -> bool:
         """Whether the entry is measured."""
         return (self.folder(entry) / CONFIG).is_file() or self._collected(entry) is not None
 
-    def _collected(self, entry: Entry) -> Run | None:
-        found = read_runs(self.out / self.data).get((self.protocol(entry), entry.folder_name))
-        return found if found and found.cells else None
-
     def run(self, entry: Entry) -> Run:
         """What was measured of an entry: in its own folder, or else in the files of the data set."""
         folder = self.folder(entry)
-        with self._reading(entry):
-            found = None if exists(folder / CONFIG) else self._collected(entry)
-            if found is None:
-                config = read_json(folder / CONFIG)
-                if missing := {"method", "subjects", "hardware", "versions", "settings"} - set(config):
-                    raise ValueError(f"{CONFIG} lacks {missing}")
-                found = Run(config, read_rows(folder / METRICS, "one row per subject"))
+        found = None if exists(folder / CONFIG) else self._collected(entry)
+        if found is not None:
             return found
+        with self._reading(entry):
+            config = read_json(folder / CONFIG)
+            if missing := {"method", "subjects", "hardware", "versions", "settings"} - set(config):
+                raise ValueError(f"{CONFIG} lacks {missing}")
+            return Run(config, read_rows(folder / METRICS, "one row per subject"))
 
     def config(self, entry: Entry) -> dict[str, Any]:
         """What the numbers of an entry depend on."""
         return self.run(entry).config
 
     def rows(self, entry: Entry) -> list[Row]:
-        """What was measured, one row per subject; BadInput where a subject, or the end of a row, is missing."""
+        """What was measured, one row per subject; a subject may lack measures, but never that of the last column.
+
+        BadInput where a subject, or the end of a row, is missing."""
+        config, cells = self.run(entry)
         with self._reading(entry):
-            return self.run(entry).rows
+            rows = [
+                {key: cell if key == "subject" else float(cell or "nan") for key, cell in row.items()} for row in cells
+            ]
+            if [row["subject"] for row in rows] != config["subjects"]:
+                raise ValueError("other subjects than it says")
+            if np.isnan([list(row.values())[-1] for row in rows]).any():
+                raise ValueError("a row is cut off")
+            return rows
 
     def mean_rows(self, entries: Sequence[Entry]) -> list[Row]:
         """One row per subject: the mean over entries, such as the seeds of a method."""
