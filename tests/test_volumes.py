@@ -29,6 +29,7 @@ CONVERSIONS = "greedy", "ConvexAdam", "SyN mean squares short", "SimpleITK demon
 """Peers whose fields come in forms of their own."""
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("tool", ["TV-L1", *(t for t in CONVERSIONS if PEERS[t].package.lower() in INSTALLED)])
 def test_a_tool_finds_a_known_shift_in_voxels_of_fixed(tool):
     assert shift_error(tool, shifted_pair(), threads=1) <= MAX_SHIFT_ERROR

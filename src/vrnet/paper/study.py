@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 from vrnet.cohort.results import CohortFolder
 from vrnet.data.prepared import PreparedSplit, Source
@@ -154,7 +154,7 @@ class Study:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["failed"].items())
             raise BadInput(f"{entry.name} cannot do some subjects ({reasons}): mend that, then start again")
         model = choice.load().model
-        config = {
+        config: dict[str, Any] = {
             "method": entry.name, "data": self.data, "split": self.test.split, "subjects": self.test.names,
             "settings": method_settings(entry.method, self.d),
             "hardware": describe_device(find_device(device)), "versions": versions(),
@@ -195,7 +195,7 @@ def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -
         best = best_row(results.validations(entry))
         if "val_dice" not in best:
             raise BadInput(f"the validation subjects of {results.data} have no labels, by which α could be chosen")
-        row = {"protocol": results.budget.name, "entry": entry.folder_name, "method": str(entry.method)}
+        row: Row = {"protocol": results.budget.name, "entry": entry.folder_name, "method": str(entry.method)}
         row |= {"alpha": cast(Training, entry.training).alpha, "val_dice": round(best["val_dice"], 5)}
         found[entry.folder_name] = row
         rows = [row for row in read_kept(results) if row["protocol"] != results.budget.name] + list(found.values())
