@@ -5,7 +5,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
