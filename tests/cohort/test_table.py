@@ -39,12 +39,10 @@ BAD = {
     f"{HEAD}\np,a,b\nP,a,b": "not only by capitals",
     f"{HEAD}\ncaf\u00e9,a,b\ncafe\u0301,a,b": "2 rows with the subject of another",
     f"{HEAD}\n../x,a,b": 'cannot be the name of a folder (row 1 "../x")',
-    f"{HEAD}\np,a,b\n,a,b": 'without a subject (row 2 "")',
     f"{HEAD}\np,a,b\nq,a,": 'without a fixed image or a moving image (row 2 "q")',
     "subject,cine,moving\np,a,b": "make a list of each",
     "subject,cine,frame\np,a,1\nq,b,x\nr,c,-1": 'whose frame is no number (row 2 "q"; 3 "r")',
     f"{HEAD},frame\np,a,b,1": "column frame of a list of cines",
-    "subject,cine\np,a\nq,": 'without a cine (row 2 "q")',
 }
 
 
@@ -97,6 +95,5 @@ def test_broken_subjects_can_be_skipped_but_not_all_of_them(tmp_path):
     check_files(table.path, table.subjects, find_missing(table.subjects), skip_broken=True)
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "-x", "a~b", "x" * 201, "a\tb"])
-def test_names_that_some_file_system_does_not_take_are_no_names(name):
-    assert not is_folder_name(name)
+def test_names_that_some_file_system_does_not_take_are_no_names():
+    assert not any(map(is_folder_name, ["a/b", "..", "-x", "a:b", "a~b", "x" * 201, "a\tb", "a."]))

@@ -251,7 +251,7 @@ def planned_tables(recipe: "Recipe") -> tuple[str, ...]:
 
 def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe") -> "tuple[dict[str, Any], list[Row]]":
     """Write cohort.csv, summary.json and index.html, and return the summary and the rows."""
-    from vrnet.app.layouts import DESCRIPTION, IGNORE, IGNORED, NAMES, description
+    from vrnet.app.layouts import DESCRIBED, DESCRIPTION, IGNORE, IGNORED, NAMES
     from vrnet.app.pair_files import METRICS
     from vrnet.app.track import SUMMARY as TRACKING
     from vrnet.cohort.summary import SUMMARY, TABLE, collect_rows, summarise_rows
@@ -276,7 +276,7 @@ def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe")
         label_names = recipe["label_names"]
         write_index(staged / INDEX, columns, rows, summary, table.carried, links, label_names, method, results)
         if recipe["bids"]:
-            write_json(description(), staged / DESCRIPTION)
+            write_json(DESCRIBED, staged / DESCRIPTION)
             write_bytes(IGNORED.encode(), staged / IGNORE)
     return summary, rows
 

@@ -30,7 +30,9 @@ class Doctor:
     """Print all of it as JSON, for a program or a bug report."""
 
     def run(self) -> None:
-        checks = examine()
+        checks = {"versions": [*check_versions()], "extras": [*check_extras()], "devices": [*check_devices()]}
+        if all(check.is_fine for check in checks["devices"]):  # without PyTorch the others cannot be made
+            checks |= {"folders": [*check_folders()], "self-test": [*check_registration()]}
         is_fine = all(check.is_fine for part in checks.values() for check in part)
         if self.json:
             found = {name: [asdict(check) for check in part] for name, part in checks.items()}
@@ -66,18 +68,6 @@ class Check:
     is_fine: bool = True
     hint: str = ""
     """What to do, where there is anything to be done."""
-
-
-def examine() -> dict[str, list[Check]]:
-    """All checks, by what they are about; without PyTorch the others cannot be made."""
-    first = {
-        "versions": [*check_versions()],
-        "extras": [*check_extras()],
-        "devices": [*check_devices()],
-    }
-    if not all(check.is_fine for check in first["devices"]):
-        return first
-    return first | {"folders": [*check_folders()], "self-test": [*check_registration()]}
 
 
 def check_versions() -> Iterator[Check]:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from vrnet.app.pair_files import AFFINE, METRICS, OVERVIEW, TRANSFORM, WARPED
 from vrnet.app.pair_files import LABELS as WARPED_LABELS
@@ -151,6 +150,13 @@ def write_scanned(rows: list[Row], folder: Path) -> Path:
 # the reference frame.
 
 DESCRIPTION, IGNORE = "dataset_description.json", ".bidsignore"
+DESCRIBED = {
+    "Name": "Registrations by vrnet",
+    "BIDSVersion": "1.9.0",
+    "DatasetType": "derivative",
+    "GeneratedBy": [{"Name": "vrnet", "Version": __version__}],
+}
+"""What dataset_description.json holds."""
 IGNORED = f"""\
 cohort.csv
 summary.json
@@ -227,14 +233,3 @@ def rename(folder: Path, subject: Subject, name: str, form: str, **spaces: str) 
     """Give a file the name that a form makes, if it is there."""
     if (folder / name).exists():
         (folder / name).rename(folder / form.format(subject=subject.name, **spaces))
-
-
-def description() -> dict[str, Any]:
-    """What dataset_description.json holds."""
-    made_by = {"Name": "vrnet", "Version": __version__}
-    return {
-        "Name": "Registrations by vrnet",
-        "BIDSVersion": "1.9.0",
-        "DatasetType": "derivative",
-        "GeneratedBy": [made_by],
-    }

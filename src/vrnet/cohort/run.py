@@ -69,7 +69,7 @@ class Task:
             if isinstance(error, UnfitMachine):
                 raise
             if judge(self.folder, subject, self.recipe, "stamp", before).kind != "done":  # by another process
-                return self.fail(subject, error, perf_counter() - start, before)
+                return self.fail(subject, error, start, before)
         self.folder.clear({subject.name})
         self.folder.forget_failure(subject.name)  # now that the result is in its place
         return Outcome(subject.name, "done")
@@ -92,8 +92,7 @@ class Task:
         now = look_at_inputs(subject, "stamp")
         if changed := [path for column, path in subject.files.items() if now[column] != before[column]]:
             raise BadInput(f"{changed[0]} was replaced while it was read: start again when it is complete")
-        record = {"subject": subject.name, "recipe": self.recipe, "inputs": inputs, "seconds": perf_counter() - start}
-        seal(staged, {**record, "row": {**row, "machine": platform.node()}, "finished": time_text()})
+        seal(staged, self.record(subject, start, inputs, row={**row, "machine": platform.node()}))
         try:
             os.rename(staged, result)  # also over an empty folder
         except OSError:
@@ -104,19 +103,18 @@ class Task:
                 os.rename(result, place / "old")  # killed here, the subject is to do: the old result is not asked for
                 os.rename(staged, result)
 
-    def fail(self, subject: Subject, error: BaseException, seconds: float, before: Inputs) -> Outcome:
+    def record(self, subject: Subject, start: float, inputs: Inputs, **more: Any) -> dict[str, Any]:
+        """What is recorded of a subject, whose work began at `start`, by perf_counter."""
+        finished = datetime.now().astimezone().isoformat(timespec="seconds")
+        known = {"subject": subject.name, "recipe": self.recipe, "inputs": inputs}
+        return {**known, "seconds": perf_counter() - start, "finished": finished, **more}
+
+    def fail(self, subject: Subject, error: BaseException, start: float, before: Inputs) -> Outcome:
         """Record the failure of a subject, whose inputs were as `before` when the work began; BadInput, the end of the
         run, if not even that can be written."""
         reason = re.sub(rf"{re.escape(str(self.folder.working))}/[^/]+/new/", "", reason_of(error))
-        record = {
-            "subject": subject.name,
-            "reason": reason,
-            "recipe": self.recipe,
-            "inputs": {column: {"stamp": found} for column, found in before.items()},
-            "seconds": seconds,
-            "machine": platform.node(),
-            "finished": time_text(),
-        }
+        inputs = {column: {"stamp": found} for column, found in before.items()}
+        record = self.record(subject, start, inputs, reason=reason, machine=platform.node())
         try:
             self.folder.record_failure(subject.name, record, "".join(traceback.format_exception(error)))
         except BadInput as refused:
@@ -138,11 +136,6 @@ def reason_of(error: BaseException) -> str:
         name = error.filename2 or error.filename  # of two the second: the first one is a temporary folder
         return f"{name}: {error.strerror}" if name else error.strerror
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
-
-
-def time_text() -> str:
-    """This moment, with the time zone."""
-    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 @dataclass
@@ -282,7 +275,7 @@ class DaskExecutor:
                     submit([one])
                     continue
                 except KilledWorker:
-                    outcome = task.fail(one, BadInput(WORKERS_DIED), 0.0, look_at_inputs(one, "stamp"))
+                    outcome = task.fail(one, BadInput(WORKERS_DIED), perf_counter(), look_at_inputs(one, "stamp"))
                 except CancelledError as error:
                     raise BadInput(
                         f"{self.place} went away: start it again, then this command: what is done stays done"
