@@ -31,48 +31,44 @@ def smooth_curve(rng):
     return POINTS * rng.normal() + sum(rng.normal() / k * np.cos(np.pi * k * POINTS) for k in (1, 2, 3))
 
 
-def monotone(image, rng):
+def rising_curve(rng):
     curve = smooth_curve(rng)
-    return apply(np.cumsum(np.exp(2 * (curve - curve.mean()) / curve.std())), image)
+    return np.cumsum(np.exp(2 * (curve - curve.mean()) / curve.std()))
 
 
-def non_monotone(image, rng):
-    while True:
-        curve = smooth_curve(rng)
-        slopes = np.sign(np.diff(curve))
-        if slopes.min() < 0 < slopes.max():
-            return apply(curve, image)
+def with_an_extremum(draw):
+    """What draws curves until one both rises and falls."""
+
+    def draw_one(rng):
+        while True:
+            curve = draw(rng)
+            slopes = np.sign(np.diff(curve))
+            if slopes.min() < 0 < slopes.max():
+                return curve
+
+    return draw_one
 
 
-def rising_knots(image, rng):
-    return apply(np.sort(rng.random(8)), image)
+def remapped(draw):
+    """What maps intensities from 0 to 1 by the lines between the values of a curve, at even steps, in [0, 1]."""
 
+    def remap(image, rng):
+        curve = draw(rng)
+        points = np.linspace(0, 1, len(curve))
+        return np.interp(image, points, (curve - curve.min()) / np.ptp(curve)).astype(image.dtype)
 
-def any_knots(image, rng):
-    while True:
-        values = rng.random(5)
-        slopes = np.sign(np.diff(values))
-        if slopes.min() < 0 < slopes.max():
-            return apply(values, image)
-
-
-def apply(curve, image):
-    """Values at even steps, brought to [0, 1], and lines between them, of intensities from 0 to 1."""
-    points = np.linspace(0, 1, len(curve))
-    return np.interp(image, points, (curve - curve.min()) / np.ptp(curve)).astype(image.dtype)
+    return remap
 
 
 CONTRASTS = {
     "same": lambda image, rng: image,
     "inverted": lambda image, rng: 1 - image,
     "scaled": lambda image, rng: 5 * image + 2,
-    "monotone": monotone,
-    "non-monotone": non_monotone,
-    "rising knots": rising_knots,
-    "any knots": any_knots,
+    "monotone": remapped(rising_curve),
+    "non-monotone": remapped(with_an_extremum(smooth_curve)),
+    "rising knots": remapped(lambda rng: np.sort(rng.random(8))),
+    "any knots": remapped(with_an_extremum(lambda rng: rng.random(5))),
 }
-
-
 KEY = "data", "method", "contrast", "pair"
 COLUMNS = *KEY, "dice_before", "dice", "verdict"
 

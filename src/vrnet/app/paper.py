@@ -87,7 +87,7 @@ class Paper:
         print_line(f"Wrote {', '.join(path.name for path in written)} in {written[0].parent}.")
 
     @property
-    def spent(self) -> Budget:
+    def chosen_budget(self) -> Budget:
         """What may be spent on each learned method."""
         return BUDGETS["quick" if self.quick else self.budget]
 
@@ -102,7 +102,7 @@ class Paper:
             raise BadInput(f'there is no {self.kind} "{self.name}": {meant}')
         if self.quick:
             refuse_options(self, ("budget",), "beside --quick: leave out one")
-        if self.spent.phantoms:
+        if self.chosen_budget.phantoms:
             ignored = "root", "split_file", "skip_broken"
             refuse_options(self, ignored, "on small phantoms, which this budget takes: leave that out")
         if self.kind == "figure":
@@ -127,13 +127,13 @@ def make_table(asked: Paper, stage: Stage, say: Say) -> tuple[Table, list[Path]]
     """A table, and the files that it was written to."""
     asked.check()
     if asked.name in OTHER_TABLES:
-        table, stem = OTHER_TABLES[asked.name](asked.out, asked.spent, stage), asked.name
+        table, stem = OTHER_TABLES[asked.name](asked.out, asked.chosen_budget, stage), asked.name
     else:
         spec = TABLES[asked.name]
         study = plan_study(asked, spec.data, spec.fallback, stage, say)
         table = build_table(asked.name, study, asked.seeds, asked.alphas, asked.measured_only)
         stem = asked.name if study.data == spec.data else f"{asked.name}_{study.data}"
-    return table, table.write(asked.out / "tables", with_budget(stem, asked.spent))
+    return table, table.write(asked.out / "tables", with_budget(stem, asked.chosen_budget))
 
 
 def make_figure(asked: Paper, stage: Stage, say: Say) -> list[Path]:
@@ -143,7 +143,7 @@ def make_figure(asked: Paper, stage: Stage, say: Say) -> list[Path]:
     study = plan_study(asked, own, None, stage, say)
     picture, numbers = FIGURES[asked.name](study)
     stem = asked.name if study.data == FIGURE_DATA else f"{asked.name}_{study.data}"
-    place = asked.out / "figures" / with_budget(stem, asked.spent)
+    place = asked.out / "figures" / with_budget(stem, asked.chosen_budget)
     paths = [place.with_name(f"{place.name}{suffix}") for suffix in (".png", ".csv")]
     save(picture, paths[0])
     write_rows(numbers, paths[1])
@@ -152,7 +152,7 @@ def make_figure(asked: Paper, stage: Stage, say: Say) -> list[Path]:
 
 def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: Say) -> Study:
     """A study of the data set that is named; else of the table's own; where the reader has none, of the fallback."""
-    source, budget, d = asked.source_options.source(asked.data), asked.spent, DIMENSIONS[own]
+    source, budget, d = asked.source_options.source(asked.data), asked.chosen_budget, DIMENSIONS[own]
     split: PrepareSplit
     if budget.phantoms is not None:
         phantoms = budget.phantoms(d)

@@ -22,7 +22,7 @@ from vrnet.paper.study import Study, best_alphas
 from vrnet.paper.tables import measure_title
 from vrnet.report.drawing import label_colours, motion_colours
 from vrnet.report.figures import draw_contours, show_grid, show_jacobian
-from vrnet.report.pair import deformation
+from vrnet.report.pair import Deformation, deformation
 from vrnet.variational.cascade import Cascade
 
 if TYPE_CHECKING:
@@ -46,16 +46,14 @@ NOISE_SEED = 1
 
 
 class RegisteredSlice(NamedTuple):
-    """One slice of a subject after a registration, (w, h)."""
+    """Slice k of a subject after a registration, (w, h); of an image the whole of it."""
 
+    k: int
     image: ndarray
-    labels: ndarray | None
+    labels: ndarray
     u: ndarray
     """(2, w, h), in voxels: motion within the slice."""
-    field: ndarray
-    """The whole field, (d, *s)."""
-    k: int
-    """The number of the slice; in 2D 0."""
+    deformed: Deformation
 
 
 def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
@@ -70,14 +68,13 @@ def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
             u = method.build(study.d)(sample.fixed[one], sample.moving[one], sample.spacing).cpu()
         found[name] = cut_slice(sample, pair, u)
     before = cut_slice(sample, pair, torch.zeros(1, study.d, *sample.fixed.shape[2:]))
-    fixed, labels = slice_of(sample.fixed[pair, 0], before.k), sample.fixed_labels
-    mask = None if labels is None else slice_of(labels[pair, 0], before.k)
+    fixed, mask = (slice_of(part[pair, 0], before.k) for part in (sample.fixed, cast(Tensor, sample.fixed_labels)))
     figure, axes = new_grid(len(ROWS), len(found) + 1, 2.2, f"{study.data}, {sample.name}")
     grey: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 1}
     axes[0, 0].imshow(fixed.T, **grey)
-    show_mask(axes[1, 0], mask, None)
+    show_mask(axes[1, 0], mask)
     axes[2, 0].imshow(before.image.T, **grey)
-    show_mask(axes[3, 0], before.labels, None)
+    show_mask(axes[3, 0], before.labels)
     axes[4, 0].set_axis_off()
     scale = max(float(np.abs(after.u).max()) for after in found.values()) or 1.0  # one for all: voxels of full colour
     for column, (name, after) in zip(axes.T[1:], found.items(), strict=True):
@@ -85,7 +82,7 @@ def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
         show_mask(column[1], after.labels, mask)
         column[2].imshow(motion_colours(after.u[0], after.u[1], scale).swapaxes(0, 1))
         show_grid(column[3], after.u)
-        show_jacobian(column[4], deformation(after.field, after.k), bar=False)
+        show_jacobian(column[4], after.deformed, bar=False)
         for ax in column:
             ax.set_title("")
         column[0].set_title(name, fontsize=10)
@@ -113,16 +110,11 @@ def new_grid(rows: int, columns: int, height: float, title: str) -> "tuple[Figur
 
 def cut_slice(sample: Sample, pair: int, u: Tensor) -> RegisteredSlice:
     """The slice of a registered pair that shows most of the heart."""
-    d, one = len(sample.spacing), slice(pair, pair + 1)
-    labels = None if sample.fixed_labels is None else sample.fixed_labels[pair, 0].numpy()
-    k = 0
-    if d == 3:
-        k = u.shape[-1] // 2 if labels is None else int(np.argmax((labels > 0).sum((0, 1))))
-    warped_labels = None
-    if sample.moving_labels is not None:
-        warped_labels = slice_of(warp_labels(sample.moving_labels[one], u)[0, 0], k)
-    warped = slice_of(warp(sample.moving[one], u)[0, 0], k)
-    return RegisteredSlice(warped, warped_labels, motion_in_slice(u, k), u[0].numpy(), k)
+    one, labels = slice(pair, pair + 1), cast(Tensor, sample.fixed_labels)[pair, 0]
+    k = int((labels > 0).sum((0, 1)).numpy().argmax()) if labels.dim() == 3 else 0
+    warped = warp(sample.moving[one], u), warp_labels(cast(Tensor, sample.moving_labels)[one], u)
+    image, mask = (slice_of(part[0, 0], k) for part in warped)
+    return RegisteredSlice(k, image, mask, motion_in_slice(u, k), deformation(u[0].numpy(), k))
 
 
 def slice_of(array: Tensor, k: int) -> ndarray:
@@ -135,10 +127,9 @@ def motion_in_slice(u: Tensor, k: int) -> ndarray:
     return (u[0] if u.dim() == 4 else u[0, :2, ..., k]).numpy()
 
 
-def show_mask(ax: "Axes", labels: ndarray | None, truth: ndarray | None) -> None:
+def show_mask(ax: "Axes", labels: ndarray, truth: ndarray | None = None) -> None:
     """A label map in grey, and the outlines of the true one in green."""
-    if labels is not None:
-        ax.imshow(labels.T, cmap="gray", vmin=0, interpolation="nearest")
+    ax.imshow(labels.T, cmap="gray", vmin=0, interpolation="nearest")
     if truth is not None:
         draw_contours(ax, truth, dict.fromkeys(label_colours(np.unique(truth[truth > 0]).tolist()), "lime"), "solid")
 
