@@ -47,17 +47,9 @@ def test_without_git_there_is_no_commit(fresh_commit, monkeypatch, tmp_path):
     assert commit() is None
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ("a", "a", True),
-        ("a", "b", False),
-        ("a", None, True),
-        ("a", "a+", False),
-    ],
-)
-def test_commits_differ_only_where_both_are_known(one, other, expected):
-    assert may_be_same_commit(one, other) == may_be_same_commit(other, one) == expected
+def test_commits_differ_only_where_both_are_known():
+    for one, other, expected in (("a", "a", True), ("a", "b", False), ("a", None, True), ("a", "a+", False)):
+        assert may_be_same_commit(one, other) == may_be_same_commit(other, one) == expected
 
 
 def test_an_extra_is_added_by_the_name_of_the_package(monkeypatch, tmp_path):

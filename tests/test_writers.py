@@ -21,7 +21,6 @@ from vrnet.images.io import write_image
 from vrnet.images.points import Points, write_points
 from vrnet.images.transforms import Transform
 from vrnet.methods.weights import save_weights
-from vrnet.paper.tables import Table
 from vrnet.report.figures import save
 from vrnet.training.run import RunState, save_checkpoint
 
@@ -158,10 +157,3 @@ def test_weights_that_half_precision_cannot_hold_are_refused(tmp_path):
     with pytest.raises(BadInput, match="NaN or infinite"):
         save_weights(large, card(), tmp_path / "m.safetensors", half=True)
     save_weights(large, card(), tmp_path / "m.safetensors")
-
-
-def test_a_table_of_the_paper_that_does_not_fit_is_refused(tmp_path):
-    table = Table("t", [str(x) for x in NOISE.flat], [])
-    with file_size_limit(12), pytest.raises(BadInput, match="cannot write"):
-        table.write(tmp_path, "t")
-    assert not list(tmp_path.iterdir())

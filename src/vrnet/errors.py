@@ -96,26 +96,20 @@ def either(words: Sequence[str]) -> str:
 
 # What may have been meant by a word that is not known
 
-MIN_PART, MAX_NAMES = 4, 6
-"""Letters of a word that names are searched for, and how many names that hold it are worth telling."""
-MIN_SIMILARITY = 0.6
-"""Of a word and the name that may have been meant, from 0 to 1."""
-
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
     """ "did you mean fixed_mask or moving_mask?" of the word mask; nothing where no known name is near.
 
-    Near are the names that hold the word, or begin with it if it is short, where those are few; or else the one most
-    like it. Capitals and the dashes of options do not count."""
-    part, names = bare(word), {bare(name): name for name in known}
-    is_short = len(part) < MIN_PART
-    near = [names[name] for name in names if part and (name.startswith(part) if is_short else part in name)]
-    if not 0 < len(near) <= MAX_NAMES:
+    Near are the up to six names that hold the word, or begin with it if it is shorter than four letters; or else the
+    one most like it. Capitals and the dashes of options do not count."""
+    part = bare(word)
+    near = [name for name in known if part and (bare(name).startswith(part) if len(part) < 4 else part in bare(name))]
+    if not 0 < len(near) <= 6:
         near = [*filter(None, [most_like(word, known)])]
     return f"did you mean {either(near)}?" if near else ""
 
 
-def most_like(word: str, known: Collection[str], min_similarity: float = MIN_SIMILARITY) -> str | None:
+def most_like(word: str, known: Collection[str], min_similarity: float = 0.6) -> str | None:
     """The known name most like a word, if one is so similar: from 0, no letter in common, to 1, the word itself."""
     names = {bare(name): name for name in known}
     return next((names[name] for name in get_close_matches(bare(word), names, n=1, cutoff=min_similarity)), None)

@@ -47,9 +47,9 @@ def is_folder(path: Path) -> bool:
 
 
 def check_ordinary(path: Path) -> None:
-    """BadInput for a pipe, a device or a socket, which could block for ever or never end. What is not there passes."""
-    if exists(path) and not (path.is_file() or path.is_dir()):
-        raise BadInput(f"{path} is no ordinary file (but a pipe or a device): give a file")
+    """BadInput for a folder, and for a pipe or a device, which could block for ever. What is not there passes."""
+    if exists(path) and not path.is_file():
+        raise BadInput(f"{path} is no ordinary file (but a pipe, a device or a folder): give a file")
 
 
 def sha256(path: Path) -> str:
@@ -63,19 +63,17 @@ def sha256(path: Path) -> str:
 
 def check_no_twin(path: Path) -> None:
     """BadInput if x.nii lies where x.nii.gz is to be, or the other way round: ITK would read the former for both."""
-    for one, other in ((".nii", ".nii.gz"), (".nii.gz", ".nii")):
-        twin = path.with_name(f"{path.name.removesuffix(one)}{other}")
-        if path.name.endswith(one) and exists(twin):
-            raise BadInput(f"{twin} is there, and ITK takes it for {path.name}: remove it, or choose another name")
+    twin = path.with_name(f"{path.name}.gz" if path.name.endswith(".nii") else path.name.removesuffix(".gz"))
+    if path.name.endswith((".nii", ".nii.gz")) and exists(twin):
+        raise BadInput(f"{twin} is there, and ITK takes it for {path.name}: remove it, or choose another name")
 
 
 def check_not_input(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
     """BadInput if one of the files to be written is one that is read, also by another name: links are followed."""
     read = [path for path in inputs if path is not None and exists(path)]
-    for output in outputs:
-        for path in read:
-            if exists(output) and output.samefile(path):
-                raise BadInput(f"{output} is an input, and would be lost: choose another place for the result")
+    for output in filter(exists, outputs):
+        if any(output.samefile(path) for path in read):
+            raise BadInput(f"{output} is an input, and would be lost: choose another place for the result")
 
 
 def check_folder(folder: Path, names: tuple[str, ...] = ()) -> None:
@@ -108,8 +106,6 @@ def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
 
 PARTIAL = ".partial-"
 """How the names of temporary folders begin."""
-LEFT_AFTER_SECONDS = 24 * 3600
-"""A temporary folder that nobody has written in for so long was left by a process that was killed."""
 
 
 @contextmanager
@@ -133,10 +129,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary folders that killed processes left in a folder."""
+    """Remove the temporary folders that killed processes left in a folder: those unchanged for a day."""
     for place in folder.glob(f"{PARTIAL}*"):
         with suppress(OSError):
-            if time.time() - place.stat().st_mtime > LEFT_AFTER_SECONDS:
+            if time.time() - place.stat().st_mtime > 24 * 3600:
                 shutil.rmtree(place)
 
 
@@ -190,10 +186,8 @@ def check_set(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         check_no_twin(folder / name)
         if name not in owned and os.path.lexists(folder / name):
-            raise BadInput(
-                f"{folder / name} is not as an earlier run of this command wrote it, and would be lost: move it away, "
-                "or choose another folder"
-            )
+            raise BadInput(f"{folder / name} is not as an earlier run of this command wrote it, and would be lost: "
+                           "move it away, or choose another folder")  # fmt: skip
 
 
 @contextmanager
@@ -201,7 +195,7 @@ def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield a folder to write files in. If the block succeeds, they replace those of the earlier run; else these stay.
 
     `names` are all that a run may write: recorded files of these names that are not written again are removed."""
-    check_set(folder, ())
+    check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=PARTIAL, dir=folder) as staged:
@@ -241,25 +235,21 @@ def own_files(folder: Path) -> dict[str, str]:
     try:
         record = read_json(folder / RECORD)
         recorded = [*record.get("before", {}).items(), *record["files"].items()]
-        return {name: digest for name, digest in recorded if is_as_recorded(folder, name, digest)}
+        own = {}
+        for name, digest in recorded:
+            path = folder / name
+            is_within = path.parent.resolve().is_relative_to(folder.resolve())
+            if is_within and path.is_file() and not path.is_symlink() and sha256(path) == digest:
+                own[name] = digest
     except (BadInput, OSError, LookupError, TypeError, ValueError, AttributeError):  # none, or damaged: nothing is ours
         return {}
-
-
-def is_as_recorded(folder: Path, name: str, digest: object) -> bool:
-    """Whether a file of that very folder, or of one below it, has the content that was recorded."""
-    path = folder / name
-    is_within = path.parent.resolve().is_relative_to(folder.resolve())
-    return is_within and path.is_file() and not path.is_symlink() and sha256(path) == digest
+    return own
 
 
 # Tables as CSV files
 
 Row = dict[str, Any]
 """One row of a table: {column: value}."""
-OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
-MIN_COLUMN_SIMILARITY = 0.8
-"""From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
 
 
 def read_table(path: Path, form: str) -> tuple[list[str], list[list[str]]]:
@@ -276,7 +266,7 @@ def read_rows(path: Path, form: str) -> list[dict[str, str]]:
 
 
 def iterate_rows(path: Path, form: str) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file one by one, as `read_rows` gives them, for files too long to be held."""
+    """The rows of a CSV file one by one, as `read_rows` gives them."""
     lines = read_lines(path, form)
     columns = [name.strip() for name in next(lines, [])]
     if twice := next((name for name in columns if name and columns.count(name) > 1), None):
@@ -298,7 +288,7 @@ def read_lines(path: Path, form: str) -> Iterator[list[str]]:
             for count, cells in enumerate(filter(None, csv.reader(file))):
                 if any("\0" in cell for cell in cells):
                     raise ValueError("no text")
-                for mark, name in OTHER_SEPARATORS.items():
+                for mark, name in ((";", "semicolons"), ("\t", "tabs")):
                     if count == 0 and len(cells) == 1 and mark in cells[0]:
                         raise BadInput(f"the columns of {path} are separated by {name}: separate them by commas")
                 yield cells
@@ -313,7 +303,7 @@ def read_lines(path: Path, form: str) -> Iterator[list[str]]:
 def refuse_misspelt(columns: Collection[str], known: Collection[str], path: Path) -> None:
     """BadInput for a column of a file that is nearly one of the known ones; any other may be the owner's own."""
     for name in columns:
-        meant = most_like(name, {*known} - {*columns}, MIN_COLUMN_SIMILARITY)
+        meant = most_like(name, {*known} - {*columns}, min_similarity=0.8)
         if meant and name not in known:
             raise BadInput(f'{path} has a column "{shown(name)}": did you mean {meant}?')
 
@@ -346,25 +336,14 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 # JSON, and records: what JSON says, as a frozen dataclass, by msgspec
 
-MAX_TEXT_CHARACTERS = 1_000
-"""More than any name or description of ours has."""
-
 
 def read_json(path: Path) -> Any:
     """The value in a JSON file."""
     check_ordinary(path)
     try:
-        return parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:  # the last of lists within lists without end
         raise BadInput(f"cannot read {path}: it should be a JSON file") from error
-
-
-def parse_json(text: str) -> Any:
-    """The value that a text in JSON says; ValueError if it is none, or lists within lists without end."""
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("its lists are too deep") from error
 
 
 def write_json(value: Any, path: Path) -> None:
@@ -380,9 +359,7 @@ def json_ready(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, dict):
         return {str(key): json_ready(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_ready(item) for item in value]
-    return finite_or_none(value)
+    return [json_ready(item) for item in value] if isinstance(value, (list, tuple)) else finite_or_none(value)
 
 
 def finite_or_none(value: Any) -> Any:
@@ -412,14 +389,12 @@ def convert_record(values: Any, schema: type[T]) -> T:
 
 def check_plain(value: Any) -> None:
     """ValueError for a number that is not finite, or a text that a line of a message cannot hold, anywhere within."""
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, (list, tuple)):
-        for item in value:
+    if isinstance(value, (dict, list, tuple)):
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
             check_plain(item)
     if isinstance(value, float) and not isfinite(value):
         raise ValueError(f"it holds {value}, which is no finite number")
-    if isinstance(value, str) and (not value.isprintable() or len(value) > MAX_TEXT_CHARACTERS):
+    if isinstance(value, str) and (not value.isprintable() or len(value) > 1_000):
         raise ValueError(f"it holds {value[:40]!a}, which is no line of text")
 
 
@@ -491,29 +466,20 @@ class TensorFile:
         if key not in self.metadata:
             raise self.refusal("was not written by vrnet for this")
         try:
-            values = parse_json(self.metadata[key])
-        except ValueError as error:
+            values = json.loads(self.metadata[key])
+        except (ValueError, RecursionError) as error:
             raise self.refusal(f'has no JSON under "{key}"') from error
         return read_record(values, schema, self.path, self.advice)
 
     def layouts(self) -> dict[str, Layout]:
-        """Shape and type of every tensor; none is read to know them."""
-        import torch
-
-        types = {"F16": torch.float16, "F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
-        found = {}
-        for name in self.file.keys():  # noqa: SIM118
-            about = self.file.get_slice(name)
-            if about.get_dtype() not in types:
-                raise self.refusal(f"holds numbers of type {about.get_dtype()}")
-            found[name] = tuple(about.get_shape()), types[about.get_dtype()]
-        return found
+        """Shape and type of every tensor. None is read to know them: what safetensors gives is the file itself."""
+        tensors = {name: self.file.get_tensor(name) for name in self.file.keys()}  # noqa: SIM118
+        return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
     def read(self) -> "dict[str, Tensor]":
-        """All tensors, as copies: what safetensors gives is the file itself, and changes where it is changed.
-
-        BadInput unless the checksum, if there is one, is that of the content, and all numbers are finite."""
-        tensors = {name: self.file.get_tensor(name).clone() for name in self.layouts()}
+        """All tensors, as copies; BadInput unless the checksum, if there is one, is that of the content, and all
+        numbers are finite."""
+        tensors = {name: self.file.get_tensor(name).clone() for name in self.file.keys()}  # noqa: SIM118
         said = {key: text for key, text in self.metadata.items() if key != CHECKSUM}
         if self.metadata.get(CHECKSUM, "") not in ("", checksum(tensors, said)):
             raise self.refusal("is damaged, its content is not that of its checksum")

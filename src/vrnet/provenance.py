@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __version__ = "0.5.0"
 PINS = "constraints.txt"
 """In a checkout: the versions of packages that vrnet is tested with."""
-GIT_TIMEOUT_SECONDS = 10
 
 
 @cache
@@ -48,9 +47,7 @@ def may_be_same_commit(one: str | None, other: str | None) -> bool:
 def git(folder: Path, *words: str) -> str:
     """What a git command prints."""
     command = ["git", "-C", str(folder), *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=GIT_TIMEOUT_SECONDS
-    ).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
 
 def versions() -> dict[str, str | None]:

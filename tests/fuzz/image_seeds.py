@@ -21,7 +21,6 @@ def write_nifti(folder):
     sitk.WriteImage(volume(np.float32), str(folder / "b.nii.gz"))
     sitk.WriteImage(volume(np.float64, is_vector=True), str(folder / "c.nii"))
     nibabel.save(nibabel.Nifti2Image(ARRAY, np.eye(4)), folder / "d.nii")
-    nibabel.save(nibabel.Nifti1Pair(ARRAY, np.eye(4)), folder / "e.hdr")
 
 
 def write_mha(folder):

@@ -60,10 +60,6 @@ def test_images_are_no_segmentations():
         assert segment_count(Image(array, Grid.plain((30, 30), (1.0, 1.0)))) is None
 
 
-def test_an_image_says_its_name_shape_type_and_spacing():
-    assert repr(labels([0], np.uint8)) == "Image(map.nii.gz: (3, 4) uint8, 1.5 x 2 mm)"
-
-
 @pytest.mark.parametrize("dtype", ["i1", ">u8"])
 def test_integers_are_a_label_map_as_they_are(dtype):
     image = labels([0, 1, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)
@@ -112,19 +108,6 @@ def test_values_that_change_from_voxel_to_voxel_are_an_image(dtype):
         as_labels(Image(values, Grid.plain((40, 50), (1.0, 1.0)), "scan"))
 
 
-def test_landmarks_of_a_voxel_each_are_a_label_map():
-    """All about them is background: it is not from label to label that they change."""
-    points = np.zeros((60, 60), np.int16)
-    points[::5, ::5] = 1 + np.arange(144).reshape(12, 12)
-    assert as_labels(Image(points, Grid.plain((60, 60), (1.0, 1.0)))).array is points
-
-
-def test_a_few_scattered_labels_are_a_label_map():
-    """As of tissues that were told voxel by voxel."""
-    few = np.random.default_rng(0).integers(0, 20, (40, 50))
-    assert as_labels(Image(few, Grid.plain((40, 50), (1.0, 1.0)))).array is few
-
-
 # Images of SimpleITK and nibabel
 
 
@@ -166,46 +149,28 @@ def test_nibabel_has_every_voxel_where_we_have_it(d):
 
 @pytest.mark.parametrize("way", ["sitk", "nibabel"])
 def test_there_and_back_nothing_changes(d, way):
-    for dtype in ("uint8", "int16", "int32", "int64", "uint16", "float32", "float64"):
+    """A type that they lack becomes the nearest that they have."""
+    nearest = {"bool": "uint8", "float16": "float32"}
+    for dtype in ("bool", "uint8", "int16", "int32", "int64", "uint16", "float16", "float32", "float64"):
         image = oblique(d)
         image = image.with_array(image.array.astype(dtype))
         back = getattr(Image, f"from_{way}")(getattr(image, f"to_{way}")(), "scan")
-        assert (back.array.dtype, back.name) == (image.array.dtype, "scan")
+        assert (back.array.dtype.name, back.name) == (nearest.get(dtype, dtype), "scan")
         assert_array_equal(back.array, image.array)
         assert back.grid.shape == image.grid.shape
         for part in ("spacing", "origin", "direction"):
             assert_allclose(getattr(back.grid, part), getattr(image.grid, part), rtol=1e-14, atol=1e-14)
 
 
-def test_axes_that_run_along_the_world_come_back_exactly():
-    for signs in product((1.0, -1.0), repeat=3):
-        grid = Grid((2, 3, 4), (1.25, 0.5, 8.0), (3.0, -7.5, 11.0), tuple(np.diag(signs).ravel().tolist()))
-        image = Image(np.zeros((2, 3, 4), np.float32), grid)
-        assert Image.from_sitk(image.to_sitk()).grid == grid
-        assert Image.from_nibabel(image.to_nibabel()).grid == grid
-
-
-@pytest.mark.parametrize(("given", "kept"), [("bool", "uint8"), ("float16", "float32")])
-def test_a_type_that_they_lack_becomes_the_nearest_that_they_have(given, kept):
-    image = Image(np.eye(4, dtype=given), Grid.plain((4, 4), (1.0, 1.0)))
-    assert Image.from_sitk(image.to_sitk()).array.dtype == np.dtype(kept)
-    assert Image.from_nibabel(image.to_nibabel()).array.dtype == np.dtype(kept)
-
-
 def test_a_file_is_the_same_whoever_reads_it(d, tmp_path):
     path = tmp_path / "scan.nii.gz"
     write_image(oblique(d), path)
+    assert given_image("fixed", oblique(d)).name == "scan", "its own name"
     ours, by_itk, by_nibabel = read_image(path), sitk.ReadImage(str(path)), nibabel.load(path)
     for other in (given_image("fixed", by_itk), given_image("fixed", by_nibabel), given_image("fixed", str(path))):
         assert other.grid.matches(ours.grid)
         assert_array_equal(other.array, ours.array)
         assert other.array.dtype == ours.array.dtype
-
-
-def test_an_image_without_a_name_is_called_as_its_argument(d):
-    image = oblique(d)
-    assert given_image("fixed_labels", Image(image.array, image.grid)).name == "fixed_labels"
-    assert given_image("fixed", image).name == "scan"
 
 
 def test_numpy_sees_the_array(d):
@@ -309,17 +274,13 @@ def image(shape=(12, 12), dtype=np.float32, **voxel):
 
 BAD_ARRAYS = {
     "shapes that differ": (image((12, 12)), image((12, 13)), "one grid"),
-    "dimensions that differ": (image((12, 12)), image((12, 12, 12)), "one grid"),
     "NaN": (image(value=np.nan), image(), "fixed contains NaN"),
-    "infinity": (image(), image(value=np.inf), "moving contains NaN or infinite"),
     "minus infinity in a tensor": (torch.from_numpy(image(value=-np.inf)), torch.from_numpy(image()), "infinite"),
     "constant": (image(), np.full((12, 12), 3.5, np.float32), r"moving is constant \(3.5\)"),
     "1D": (image((12,)), image((12,)), "1 dimensions"),
     "4D": (image((1, 1, 12, 12)), image((1, 1, 12, 12)), "4 dimensions"),
-    "0D": (np.float32(1)[None].reshape(()), image(), "0 dimensions"),
     "complex": (image(), image(dtype=np.complex64), "complex64.*real numbers"),
     "complex tensor": (torch.from_numpy(image()).cfloat(), torch.from_numpy(image()), "complex64.*real numbers"),
-    "text": (image(), image().astype(str), "real numbers"),
     "a list": (image().tolist(), image(), "fixed is a list"),
     "nothing": (image(), None, "moving is a NoneType"),
     "an empty axis": (image((12, 12))[:0], image((12, 12))[:0], "no voxels"),

@@ -77,15 +77,6 @@ def test_a_table_that_is_not_of_points_is_refused_in_one_line(write, text, why):
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_what_is_no_text_or_not_there_is_refused(tmp_path):
-    (tmp_path / "x.csv").write_bytes(bytes(range(256)))
-    for path in (tmp_path / "x.csv", tmp_path):
-        with pytest.raises(BadInput, match=r"cannot read .* a header x,y,z and one row per point"):
-            read_points(path, "LPS")
-    with pytest.raises(BadInput, match=r"there is no .* a header x,y,z and one row per point"):
-        read_points(tmp_path / "none.csv", "LPS")
-
-
 def test_a_table_is_written_whole_or_not_at_all(write, tmp_path):
     points = read_points(write(TABLE), "LPS")
     with pytest.raises(BadInput, match="cannot write"):

@@ -1,6 +1,5 @@
-"""Things that lie apart in space are told of, and things that meet, however different in size, are not."""
+"""A transform does here what it does in SimpleITK, in ANTs and by its equation; so do chains of them, and inverses."""
 
-import re
 import warnings
 from dataclasses import replace
 
@@ -26,20 +25,12 @@ from tests.images.conftest import (
     turn,
 )
 from vrnet import compose
+from vrnet.app.transforms import grid_of_range, turned
 from vrnet.errors import BadInput, InputWarning
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, to_sitk, write_image
-from vrnet.images.transforms import (
-    TRANSFORM_SUFFIXES,
-    Transform,
-    grid_of_range,
-    load_chain,
-    round_trip,
-    sample_transform,
-    sampled_before,
-    turned,
-)
+from vrnet.images.transforms import TRANSFORM_SUFFIXES, Transform, load_chain, sample_transform
 from vrnet.registration.images import register_images
 
 
@@ -123,11 +114,6 @@ def test_a_displacement_is_in_millimetres_of_the_world(d):
     assert_allclose(Transform.from_voxels(u, grid).displacement[(slice(None), *(3,) * d)], [-2.5] + [0.0] * (d - 1))
 
 
-def test_voxels_and_millimetres_are_one_field(grid):
-    u = motion(grid.shape)
-    assert_allclose(Transform.from_voxels(u, grid).in_voxels(), u, atol=1e-6)
-
-
 def test_points_at_voxels_go_where_the_field_says(grid):
     u = motion(grid.shape)
     x = indices(grid.shape)
@@ -160,15 +146,23 @@ def test_what_has_another_dimension_is_refused(d):
 
 
 @pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
-def test_simpleitk_resamples_and_moves_points_with_a_saved_transform_as_we_do(grid, tmp_path, suffix):
-    """Moving has a size, spacing and pose of its own."""
-    moving, transform, path = picture(overlapping_grid(grid)), smooth_transform(grid), tmp_path / f"x{suffix}"
-    transform.save(path)
-    theirs = as_simpleitk_reads(path)
-    assert_allclose(inner(transform.apply(moving, grid).array), inner(sitk_resample(moving, grid, theirs)), atol=1e-3)
-    x = inside(grid)
-    assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
-    assert np.abs(transform.points(x) - x).max() > 0.5  # they did move
+def test_a_saved_transform_does_in_simpleitk_what_it_does_here_and_is_the_same_again(grid, tmp_path, suffix):
+    """In double and in single precision. Moving has a size, spacing and pose of its own."""
+    moving, transform = picture(overlapping_grid(grid)), smooth_transform(grid)
+    for name, dtype in (("double", np.float64), ("single", np.float32)):
+        path, x = tmp_path / name / f"x{suffix}", inside(grid)
+        Transform(transform.displacement.astype(dtype), grid).save(path)
+        theirs, again = as_simpleitk_reads(path), Transform.load(path)
+        warped = inner(transform.apply(moving, grid).array)
+        assert_allclose(warped, inner(sitk_resample(moving, grid, theirs)), atol=1e-3)
+        assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
+        assert np.abs(transform.points(x) - x).max() > 0.5  # they did move
+        assert again.grid.matches(grid)
+        assert np.abs(again.displacement - transform.displacement).max() < 1e-4
+        assert [file.name for file in path.parent.iterdir()] == [path.name]
+    if suffix == ".nii.gz":  # a vector at each voxel, on a fifth axis: what ANTs and Slicer look for
+        header = nibabel.load(path).header
+        assert (header["intent_code"], header["dim"][5]) == (1007, len(grid.shape))
 
 
 @pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5"])
@@ -260,36 +254,10 @@ def test_a_nifti_vector_is_lps_and_a_nifti_displacement_ras_as_in_itk(d, tmp_pat
     assert_allclose(found, sitk.ReadImage(str(tmp_path / "x.nii.gz"))[(3,) * d])
 
 
-def test_a_saved_transform_says_that_it_is_one(d, tmp_path):
-    """NIfTI intent 1007 is a vector at each voxel, on a fifth axis: what ANTs and Slicer look for."""
-    smooth_transform(Grid.plain(SHAPES[d], (1.0,) * d)).save(tmp_path / "x.nii.gz")
-    header = nibabel.load(tmp_path / "x.nii.gz").header
-    assert header["intent_code"] == 1007
-    assert header["dim"][5] == d
-
-
 # On disk
 
 
-@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
-def test_a_transform_is_the_same_again_from_its_file(grid, tmp_path, suffix):
-    transform, path = smooth_transform(grid), tmp_path / "new" / f"x{suffix}"
-    transform.save(path)
-    found = Transform.load(path)
-    assert found.grid.matches(grid)
-    assert np.abs(found.displacement - transform.displacement).max() < 1e-4
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-def test_a_field_of_single_precision_is_saved_as_simpleitk_wants_it(grid, tmp_path):
-    transform, x = smooth_transform(grid), inside(grid)
-    for suffix in TRANSFORM_SUFFIXES:
-        Transform(transform.displacement.astype(np.float32), grid).save(tmp_path / suffix / f"x{suffix}")
-        theirs = as_simpleitk_reads(tmp_path / suffix / f"x{suffix}")
-        assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
-
-
-@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
+@pytest.mark.parametrize("suffix", [".nii.gz", ".nrrd", ".h5"])
 def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix):
     """ITK takes a NIfTI field of one slice for a 2D one."""
     grid = make_grid((24, 20, 1), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES["oblique and flipped"](3))
@@ -302,52 +270,7 @@ def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix):
     assert_allclose(theirs[2:-2, 2:-2], warped.array[2:-2, 2:-2], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["x.mat", "x.unknown", "file/x.h5"])
-def test_a_transform_that_cannot_be_saved_says_so_and_leaves_nothing(tmp_path, name):
-    (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="choose"):
-        smooth_transform(Grid.plain((8, 8), (1.0, 1.0))).save(tmp_path / name)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5"])
-def test_a_full_disk_is_told_in_one_line_and_keeps_the_old_file(tmp_path, suffix, monkeypatch):
-    def disk_full(*_, **__):
-        raise RuntimeError("Exception thrown in SimpleITK\nover several lines")
-
-    path = tmp_path / f"x{suffix}"
-    path.write_text("old")
-    monkeypatch.setattr(sitk, "WriteImage", disk_full)
-    monkeypatch.setattr(sitk, "WriteTransform", disk_full)
-    with pytest.raises(BadInput, match=r"cannot write .*: is the disk full\?$"):
-        smooth_transform(Grid.plain((8, 8), (1.0, 1.0))).save(path)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    ("shape", "why"),
-    [
-        ((6, 5, 4), r"1 value per voxel in 3 dimensions"),
-        ((6, 5, 4, 3), r"1 value per voxel in 4 dimensions"),
-        ((6, 5, 4, 1, 3), r"1 value per voxel in 5 dimensions"),
-    ],
-    ids=str,
-)
-def test_an_array_that_does_not_say_it_is_a_transform_is_refused(tmp_path, shape, why):
-    nibabel.save(nibabel.Nifti1Image(np.zeros(shape, np.float32), np.eye(4)), tmp_path / "x.nii.gz")
-    with pytest.raises(BadInput, match=f"is not a transform: it has {why}"):
-        Transform.load(tmp_path / "x.nii.gz")
-
-
-def test_vectors_of_another_length_than_the_space_are_refused(tmp_path):
-    image = to_sitk(np.zeros((2, 6, 5, 4)), Grid.plain((6, 5, 4), (1.0,) * 3), is_vector=True)
-    sitk.WriteImage(image, str(tmp_path / "x.mha"))
-    with pytest.raises(BadInput, match=r"2 values per voxel in 3 dimensions"):
-        Transform.load(tmp_path / "x.mha")
-
-
-@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
+@pytest.mark.parametrize("suffix", [".nii.gz", ".h5"])
 def test_a_damaged_or_missing_transform_is_refused_in_one_line(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     with pytest.raises(BadInput, match="there is no"):
@@ -356,6 +279,9 @@ def test_a_damaged_or_missing_transform_is_refused_in_one_line(tmp_path, suffix)
     with pytest.raises(BadInput, match="cannot read") as raised:
         Transform.load(path)
     assert len(str(raised.value).splitlines()) == 1
+    nibabel.save(nibabel.Nifti1Image(np.zeros((6, 5, 4, 1, 3), np.float32), np.eye(4)), tmp_path / "x.nii.gz")
+    with pytest.raises(BadInput, match=r"is not a transform: it has 1 value per voxel in 5 dimensions"):
+        Transform.load(tmp_path / "x.nii.gz")
 
 
 @pytest.mark.parametrize(("suffix", "value"), [(".nii.gz", np.nan), (".mha", np.inf), (".h5", np.nan)])
@@ -394,20 +320,6 @@ def test_smooth_labels_are_those_of_greatest_weight_after_the_motion(grid):
     assert_array_equal(transform.apply_labels(labels, smooth=True).array[clear], weights.argmax(0)[clear])
 
 
-@pytest.mark.parametrize("dtype", [bool, np.float32])
-def test_labels_of_truth_values_and_floats_become_integers(grid, dtype):
-    labels, transform = blobs(grid), smooth_transform(grid)
-    found = transform.apply_labels(labels.with_array(labels.array.astype(dtype))).array
-    expected = transform.apply_labels(labels.with_array(labels.array.astype(dtype).astype(np.uint8))).array
-    assert found.dtype.kind == "i"
-    assert_array_equal(found, expected)
-
-
-def test_an_image_is_no_label_map(grid):
-    with pytest.raises(BadInput, match="not a label map"):
-        smooth_transform(grid).apply_labels(picture(grid))
-
-
 # Calculus
 
 
@@ -433,12 +345,6 @@ def test_the_jacobian_of_an_affine_motion_is_its_determinant(grid):
     d = len(grid.shape)
     A = np.array([[1.1, 0.2, 0.0], [-0.1, 0.9, 0.1], [0.05, 0.0, 1.2]])[:d, :d]
     assert_allclose(of_affine(A, grid).jacobian(), np.linalg.det(A), atol=1e-4)
-
-
-def test_the_jacobian_is_negative_where_a_motion_mirrors_and_below_1_where_it_shrinks(grid):
-    d = len(grid.shape)
-    assert (of_affine(np.diag([-1.0, 1.0, 1.0][:d]), grid).jacobian() < 0).all()
-    assert_allclose(of_affine(0.5 * np.eye(d), grid).jacobian(), 0.5**d, atol=1e-4)
 
 
 def test_the_inverse_of_an_affine_motion_is_the_affine_inverse(grid):
@@ -485,22 +391,6 @@ def test_the_residual_is_how_far_from_home_each_voxel_ends(grid, amplitude):
     folds = (transform.jacobian() < 0).any()
     assert folds == (amplitude > 5)
     assert inner(residual, 3).max() > 1 if folds else inner(residual, 3).max() < 0.02
-
-
-def test_what_nothing_of_fixed_reaches_comes_from_outside(grid):
-    """A motion that draws everything to the centre has no inverse: the way back leads out of fixed."""
-    back = of_affine(np.zeros((len(grid.shape),) * 2), grid).inverse().transform
-    y = everywhere(grid)
-    index = grid.index(back.points(y))
-    is_outside = ((index < 0) | (index > np.array(grid.shape) - 1)).any(1)
-    assert is_outside.mean() > 0.9
-
-
-def test_an_inverse_says_in_which_direction_it_was_tried(grid):
-    found = Transform(np.full((len(grid.shape), *grid.shape), 0.5), grid).inverse()
-    half = r"from moving to fixed and back half of its voxels end within (\S+) mm of where they began"
-    said = re.search(rf"{half}, all within (\S+) mm", repr(found))
-    assert_allclose([float(x) for x in said.groups()], np.percentile(found.residual, (50, 100)), rtol=0.1, atol=1e-9)
 
 
 # Real images
@@ -561,12 +451,9 @@ def test_an_affine_map_may_be_among_them(d):
     assert_allclose(first.points(x), deform.points(turn.points(x)), atol=1e-9)
 
 
-def test_an_affine_map_comes_first_only_with_a_grid():
+def test_what_cannot_be_composed_is_refused_in_words(as_users_run):
     with pytest.raises(BadInput, match="has no grid"):
         compose(Affine("rigid", np.eye(2), np.zeros(2), np.zeros(2)), wave(2, 1.0))
-
-
-def test_what_is_no_transform_is_refused_in_words(as_users_run):
     with pytest.raises(BadInput, match="a Image is no transform"):
         compose(wave(2, 1.0), Image(np.eye(3), Grid.plain((3, 3), (1.0, 1.0))))
 
@@ -622,13 +509,6 @@ def test_an_image_that_lies_elsewhere_is_told_of(d, method):
     assert not told(lambda: getattr(shift(grid_at(d, 0), 500.0), method)(ramp(grid_at(d, 500))))
 
 
-@pytest.mark.parametrize("sides", [(20, 3), (3, 60)], ids=["a small crop", "a small reference"])
-def test_a_small_thing_within_a_large_one_is_no_reason_to_warn(d, sides):
-    large, small = sides
-    transform = shift(grid_at(d, 14, large), 0.5)
-    assert not told(lambda: transform.apply(ramp(grid_at(d, 15, small))))
-
-
 def test_a_crop_that_falls_between_the_points_that_are_tried_is_found(d):
     transform = shift(grid_at(d, 0, 64, 1.0), 0.0)
     assert not told(lambda: transform.apply(ramp(grid_at(d, 3.6, 2, 0.5))))
@@ -657,7 +537,7 @@ def test_a_chain_whose_grids_do_not_meet_is_told_of(d, chain, tmp_path):
     ab, _, a = chain
     shift(grid_at(d, 900), 1.0).save(tmp_path / "far.mha")
     (message,) = told(lambda: load_chain([ab, tmp_path / "far.mha"], a))
-    assert "in the grid of" in message
+    assert "no point comes to lie in the grid of" in message
     assert "far.mha" in message
     (message,) = told(lambda: load_chain([tmp_path / "far.mha"], a))
     assert "nothing moves" in message
@@ -682,34 +562,6 @@ def test_a_deformation_with_a_large_affine_part_has_an_inverse_on_the_grid_of_mo
     back = whole.inverse(moving).transform
     x = grid.points(np.random.default_rng(0).uniform(6, np.array(grid.shape) - 7, (200, d)))
     assert np.percentile(np.linalg.norm(back.points(whole.points(x)) - x, axis=1), 95) < 0.2
-
-
-def test_a_round_trip_looks_where_things_move_and_between_voxels(d):
-    """Back by nothing: points end as far away as they moved, and no still background dilutes that."""
-    grid = Grid.plain((30,) * d, (2.0,) * d)
-    u = np.zeros((d, *grid.shape))
-    u[(0, *[slice(10, 14)] * d)] = 5.0
-    threshold, error, outside = round_trip(Transform(u, grid), Transform(0 * u, grid))
-    assert outside == 0
-    assert threshold == 2
-    assert error.min() > 0
-    assert_allclose(error.max(), 5)
-    assert np.median(error) > 4
-    assert len(np.unique(error)) > 1000, "linear between voxels"
-
-
-def test_a_transform_that_moves_nothing_comes_back_to_where_it_was(d):
-    still = Transform(np.zeros((d, *[12] * d)), Grid.plain((12,) * d, (1.0,) * d))
-    threshold, error, _ = round_trip(still, still)
-    assert threshold == 0
-    assert_allclose(error, 0, atol=1e-9)
-
-
-def test_what_draws_everything_together_is_drawn_apart_again(d):
-    grid = Grid.plain((12,) * d, (1.0,) * d)
-    x = np.indices(grid.shape).astype(float)
-    found = Transform(-0.999 * (x - 5.5), grid).inverse()
-    assert_allclose(found.transform.displacement, 999 * (x - 5.5), rtol=1e-3, atol=1)
 
 
 def rigid(grid, degrees, shift):
@@ -747,45 +599,8 @@ def test_along_the_edges_of_fixed_a_deformation_with_an_affine_part_comes_back(d
     assert np.percentile(np.linalg.norm(back.points(whole.points(x[edge])) - x[edge], axis=1), 95) < 0.3
 
 
-@pytest.mark.parametrize(("degrees", "shift"), [(0, 2.0), (30, 400.0)])
-def test_the_grid_of_the_range_holds_all_places_a_transform_leads_to_and_few_others(d, degrees, shift):
-    grid = Grid.plain((40, 36, 30)[:d], (2.0, 1.0, 3.0)[:d])
-    whole = smooth_transform(grid, amplitude=4.0, sigma=6.0).followed_by(rigid(grid, degrees, shift))
-    found = grid_of_range(whole)
-    assert found.holds(whole.ends()).all()
-    assert np.prod(found.shape) < 2 * np.prod(grid.shape)
-
-
-def test_a_transform_that_stays_within_its_grid_has_its_inverse_there(d):
-    grid = Grid.plain((30,) * d, (2.0,) * d)
-    u = np.zeros((d, *grid.shape))
-    u[(0, *[slice(10, 14)] * d)] = 5.0
-    assert grid_of_range(Transform(u, grid)) == grid
-
-
 def test_no_grid_is_made_for_a_voxel_that_leads_far_away(d, as_users_run):
     u = np.zeros((d, *[12] * d))
     u[(0, *[6] * d)] = 1e5
     with pytest.raises(BadInput, match="far apart"):
         grid_of_range(Transform(u, Grid.plain((12,) * d, (1.0,) * d)))
-
-
-def test_points_that_lead_out_of_the_inverse_are_counted_apart(d):
-    """Half of the transform shifts out of the grid of the inverse; in the other half the way back is exact."""
-    grid = Grid.plain((20,) * d, (1.0,) * d)
-    u = np.zeros((d, *grid.shape))
-    u[0] = 10.0
-    _, error, outside = round_trip(Transform(u, grid), Transform(-u, grid))
-    assert_allclose(outside, 0.5, atol=0.05)
-    assert_allclose(error, 0, atol=1e-9)
-
-
-@pytest.mark.parametrize("degrees", [0, 40])
-def test_a_composite_is_sampled_where_it_leads_to_moving_from(d, degrees):
-    """As that of ANTs, of an affine map and a field: the field comes first, near fixed, and moving lies elsewhere."""
-    grid = Grid.plain((30, 28, 26)[:d], (2.0,) * d)
-    affine, field = rigid(grid, degrees, 700.0), smooth_transform(grid, amplitude=3.0, sigma=6.0)
-    moving = turned(affine, grid)
-    there = sampled_before(sitk.CompositeTransform([affine.itk, field.itk]), moving)
-    assert there.grid.matches(grid)
-    assert_allclose(there.displacement, field.followed_by(affine).displacement, atol=1e-6)

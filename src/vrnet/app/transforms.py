@@ -1,22 +1,24 @@
 """`vrnet apply`, `vrnet invert` and `vrnet points`: what is done with a transform once it is there."""
 
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import SimpleITK as sitk
 import tyro
+from jaxtyping import Float
+from numpy import ndarray
 
 from vrnet.app.arguments import File, MovingFile, NextTransforms, OptionalFile, TransformFile
 from vrnet.app.console import print_line, stage_progress
 from vrnet.errors import BadInput, counted, percent
+from vrnet.images.grid import Affine, Grid
 from vrnet.vocabulary import Interpolation, Space
 
 if TYPE_CHECKING:
-    from vrnet.images.grid import Grid
-
-SHOWN_OUTSIDE = 0.005
-"""The part of points that is worth a line, where they are left out."""
+    from vrnet.images.transforms import Transform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,6 @@ class Apply:
     """For an image."""
 
     def run(self) -> None:
-        import numpy as np
-
         from vrnet.files import check_file, check_not_input
         from vrnet.images.image import segment_count
         from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
@@ -112,9 +112,8 @@ class Invert:
         for line in told:
             print_line(line)
 
-    def invert_affine(self, there: "sitk.Transform", moving: "Grid | None") -> list[str]:
+    def invert_affine(self, there: "sitk.Transform", moving: Grid | None) -> list[str]:
         """Write the inverse of a linear transform; returns what is to be said of it."""
-        from vrnet.images.grid import Affine
         from vrnet.images.transforms import ITK_SUFFIXES, sample_transform, write_itk
 
         back = Affine.from_sitk(there).inverse().itk
@@ -127,16 +126,14 @@ class Invert:
                            ".h5, or --reference MOVING")  # fmt: skip
         return ["The inverse of an affine map is exact."]
 
-    def invert_field(self, itk: "sitk.Transform | None", moving: "Grid | None") -> list[str]:
+    def invert_field(self, itk: "sitk.Transform | None", moving: Grid | None) -> list[str]:
         """Write the inverse of a transform that is not linear; returns what is to be said of it."""
-        import numpy as np
-
-        from vrnet.images.transforms import Transform, field_grid, grid_of_range, round_trip, sampled_before
+        from vrnet.images.transforms import Transform, field_grid, sample_transform
 
         if itk is None or field_grid(itk) is not None:
             there = Transform.load(self.transform)
         elif moving is not None:
-            there = sampled_before(itk, moving)
+            there = sample_transform(itk, turned(linear_part(itk).inverse(), moving))  # from where it leads to moving
         else:
             raise BadInput(f"{self.transform} has no grid of its own: give --reference MOVING")
         if moving is not None and not moving.holds(there.ends()).any():
@@ -153,11 +150,63 @@ class Invert:
             f"From FIXED to MOVING and back, half of {who} end within {median:.3f} mm of where they began, 95 % within "
             f"{p95:.3f} mm, and the farthest {worst:.2f} mm away, where the transform squeezes or folds."
         ]
-        if outside >= SHOWN_OUTSIDE:
-            told.append(
-                f"{percent(outside)} of these points are not counted: they lead out of the grid of the inverse."
-            )
+        if outside >= 0.005:
+            said = "of these points are not counted: they lead out of the grid of the inverse."
+            told.append(f"{percent(outside)} {said}")
         return told
+
+
+# The grid that the inverse of a transform needs, and how exact it is: where points end that go there and back.
+
+MAX_GROWTH = 8.0
+"""A grid that is found may have so many times the voxels of the transform; it is large where a few lead far away."""
+
+
+def grid_of_range(there: "Transform") -> Grid:
+    """A grid that holds every place that a transform leads to: its own, turned and shifted by a large affine part, and
+    grown by as many voxels as it takes. BadInput if that would be far too many."""
+    affine = there.affine_part()
+    frame = turned(affine, there.grid) if affine else there.grid
+    index = frame.index(there.ends())
+    low = np.minimum(np.floor(index.min(0) + 0.5), 0)
+    shape = np.maximum(np.ceil(index.max(0) - 0.5), np.array(frame.shape) - 1) - low + 1
+    if shape.prod() > MAX_GROWTH * np.prod(frame.shape):
+        raise BadInput("the transform leads to places that lie far apart: give the grid of moving (`reference`)")
+    return Grid.of(shape, frame.spacing, frame.points(low[None])[0], frame.axes)
+
+
+def turned(affine: Affine, grid: Grid) -> Grid:
+    """A grid as it lies in moving, with its axes kept at right angles where the map shears."""
+    there = affine.image_of(grid)
+    return Grid.of(there.shape, there.spacing, there.origin, affine.rotation @ grid.axes)
+
+
+def linear_part(transform: sitk.Transform) -> Affine:
+    """What is left of a transform, which may be made of several, without its fields and splines."""
+    if transform.GetTransformEnum() == sitk.sitkComposite:
+        chain = sitk.CompositeTransform(transform)
+        parts = [linear_part(chain.GetNthTransform(k)) for k in range(chain.GetNumberOfTransforms())]
+        return reduce(Affine.compose, parts)
+    is_linear = transform.IsLinear()
+    return Affine.from_sitk(transform if is_linear else sitk.Transform(transform.GetDimension(), sitk.sitkIdentity))
+
+
+def round_trip(there: "Transform", back: "Transform") -> tuple[float, Float[ndarray, " n"], float]:
+    """(threshold, |back(there(x)) − x| at 10,000 random points x that move by more, in mm, the part of them that leads
+    out of the grid of the inverse and is not counted).
+
+    They lie between voxels, where an inverse is least exact, and move by more than the shortest edge of a voxel; or, if
+    nothing does, by more than half of the longest motion."""
+    length, random = np.linalg.norm(there.displacement, axis=0), np.random.default_rng(0)
+    threshold = min(*there.grid.spacing, float(length.max()) / 2)
+    region = np.argwhere(length > threshold) if threshold > 0 else np.argwhere(length == 0)
+    voxels = region[random.integers(len(region), size=10_000)]
+    index = voxels + random.uniform(-0.5, 0.5, voxels.shape)
+    x = there.grid.points(np.clip(index, 0, np.array(there.grid.shape) - 1))
+    y = there.points(x)
+    inside = back.grid.holds(y)
+    error = np.linalg.norm(back.points(y[inside]) - x[inside], axis=1)
+    return threshold, error, float(1 - inside.mean())
 
 
 @dataclass(frozen=True, kw_only=True)

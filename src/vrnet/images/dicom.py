@@ -5,6 +5,7 @@ are called, does not matter."""
 
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +35,6 @@ OF_FRAMES = (
 """What is to be known of each frame."""
 OF_FILES = ("Rows", "Columns", "NumberOfFrames", "SeriesInstanceUID", "SharedFunctionalGroupsSequence",
             "PerFrameFunctionalGroupsSequence")  # fmt: skip
-Values = dict[str, Any]
 
 
 class Frame(NamedTuple):
@@ -129,7 +129,7 @@ def list_frames(path: Path, files: list[Path]) -> list[Frame]:
 
 
 def frames_of_file(file: Path, is_lone: bool) -> list[Frame]:
-    """The images of a file."""
+    """The images of a file that say where they lie; the only image of a lone file need not say it."""
     import pydicom
 
     if DEFLATED in first_bytes(file, DEFLATED_WITHIN):
@@ -142,43 +142,37 @@ def frames_of_file(file: Path, is_lone: bool) -> list[Frame]:
         values = [shared | values_in(item.iterall()) for item in of_each] if of_each else [shared] * count
     if len(values) != count:
         raise unreadable(file, f"it holds {count} images and says of {len(values)} where they lie")
-    frames = (as_frame(file, k, series, size, each, is_lone and count == 1) for k, each in enumerate(values))
-    return [frame for frame in frames if frame is not None]
+    frames = []
+    for part, said in enumerate(values):
+        position, axes, spacing = (said.get(key, ()) for key in OF_FRAMES[:3])
+        if is_lone and count == 1:
+            position, axes, spacing = position or (0.0, 0.0, 0.0), axes or (1.0, 0, 0, 0, 1.0, 0), spacing or (1.0, 1.0)
+        if (len(position), len(axes), len(spacing)) == (3, 6, 2) and min(size) >= 1:
+            thickness = first_number(said, "SpacingBetweenSlices", "SliceThickness")
+            time = first_number(said, "NominalCardiacTriggerDelayTime", "TriggerTime")
+            number = first_number(said, "TemporalPositionIndex", "InstanceNumber")
+            slope, intercept = first_number(said, "RescaleSlope"), first_number(said, "RescaleIntercept")
+            scale = 1.0 if slope is None else slope, intercept or 0.0
+            place = position, axes, spacing, thickness or 1.0
+            frames.append(Frame(file, part, series, size, *place, time, number, scale))
+    return frames
 
 
-def values_in(elements: Iterable[Any]) -> Values:
-    """{keyword: value} of those that frames need."""
-    return {element.keyword: element.value for element in elements if element.keyword in OF_FRAMES}
+def values_in(elements: Iterable[Any]) -> dict[str, tuple[float, ...]]:
+    """{keyword: finite numbers} of what frames need; what is no list of numbers is left out."""
+    found = {}
+    for element in elements:
+        if element.keyword in OF_FRAMES:
+            with suppress(TypeError, ValueError):
+                numbers = np.atleast_1d(np.asarray(element.value, np.float64))
+                if np.isfinite(numbers).all():
+                    found[element.keyword] = tuple(numbers.tolist())
+    return found
 
 
-def as_frame(file: Path, part: int, series: str, size: tuple[int, int], values: Values, is_lone: bool) -> Frame | None:
-    """An image with what its header says; None if it does not say where it lies, and is not the only one."""
-    keys = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing")
-    position, axes, spacing = (numbers(values, key) for key in keys)
-    if is_lone:
-        position, axes, spacing = position or (0.0, 0.0, 0.0), axes or (1.0, 0, 0, 0, 1.0, 0), spacing or (1.0, 1.0)
-    if (len(position), len(axes), len(spacing)) != (3, 6, 2) or min(size) < 1:
-        return None
-    thickness = first_number(values, "SpacingBetweenSlices", "SliceThickness")
-    time = first_number(values, "NominalCardiacTriggerDelayTime", "TriggerTime")
-    number = first_number(values, "TemporalPositionIndex", "InstanceNumber")
-    slope, intercept = first_number(values, "RescaleSlope"), first_number(values, "RescaleIntercept")
-    scale = 1.0 if slope is None else slope, intercept or 0.0
-    return Frame(file, part, series, size, position, axes, spacing, thickness or 1.0, time, number, scale)
-
-
-def numbers(values: Values, key: str) -> tuple[float, ...]:
-    """The finite numbers of a value; none where there is no such value, or it is no list of numbers."""
-    try:
-        found = tuple(np.atleast_1d(np.asarray(values.get(key, ()), np.float64)).tolist())
-    except (TypeError, ValueError):
-        return ()
-    return found if np.isfinite(found).all() else ()
-
-
-def first_number(values: Values, *keys: str) -> float | None:
+def first_number(values: dict[str, tuple[float, ...]], *keys: str) -> float | None:
     """The number that the first of these keys has, of those that are there."""
-    return next((found[0] for key in keys if (found := numbers(values, key))), None)
+    return next((values[key][0] for key in keys if values.get(key)), None)
 
 
 # Stacks
@@ -239,9 +233,8 @@ def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
     offset = np.subtract(last.position, first.position) - (last.level - first.level) * first.normal
     if np.abs(offset).max() > SAME_PLACE_MM:
         raise BadInput(f"{path} has slices that do not lie behind each other: give a cine of one stack")
-    axes = np.column_stack([first.axes[:3], first.axes[3:], first.normal])
-    spacing = first.spacing[1], first.spacing[0], distance
-    grid = Grid((*first.size, len(stack)), spacing, first.position, tuple(axes.ravel().tolist()))
+    axes, spacing = np.column_stack([first.axes[:3], first.axes[3:], first.normal]), (*first.spacing[::-1], distance)
+    grid = Grid.of((*first.size, len(stack)), spacing, first.position, axes)
     check_grid(grid, path)
     return grid
 

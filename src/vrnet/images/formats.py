@@ -3,31 +3,30 @@
 Libraries read headers. The voxels of all formats but pictures go through `read_numbers`, which compares what a header
 claims with the size of its file before memory is asked for. No file is read but the one given and, where its header
 names a file of voxels, that one, if it is in the same folder or below. (SimpleITK reads none of them: a damaged header
-of MetaImage or NRRD makes it overwrite memory.)"""
+of MetaImage or NRRD makes it overwrite memory, and a process of its own would take half a second for each file.)"""
 
 import glob
 import gzip
 import logging
 import os
 import re
-import stat
 import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
-from itertools import product
+from itertools import islice, product
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 from numpy import ndarray
 
 from vrnet.devices import check_memory
 from vrnet.errors import BadInput, InputWarning, warn_of_input
-from vrnet.files import exists, unreadable
+from vrnet.files import check_ordinary, unreadable
 from vrnet.images.grid import BAD_SPACING, MAX_ORIGIN_MM, SHEARED, Grid, check_grid
 from vrnet.images.image import RAS_TO_LPS, UNITS_MM, UNITS_MS
 
@@ -62,7 +61,7 @@ class Voxels(NamedTuple):
 
 
 @contextmanager
-def refuse_errors(path: Path) -> Iterator[None]:
+def refuse_errors(path: Path, reason: str = DAMAGED) -> Iterator[None]:
     """Whatever a library raises while a file is read, as BadInput."""
     try:
         yield
@@ -71,22 +70,16 @@ def refuse_errors(path: Path) -> Iterator[None]:
     except MemoryError as error:
         raise BadInput(f"{path} needs more memory than is free: use a smaller image, or more memory") from error
     except OSError as error:
-        why = f"{error.strerror}; check its name and your permission" if error.strerror else DAMAGED
+        why = f"{error.strerror}; check its name and your permission" if error.strerror else reason
         raise unreadable(path, why) from error
     except Exception as error:
-        raise unreadable(path, DAMAGED) from error
-
-
-def check_regular(path: Path) -> None:
-    """BadInput for a pipe, a socket or a device, which could block for ever or never end."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise BadInput(f"{path} is not an ordinary file (a pipe, a device or a folder): give a file")
+        raise unreadable(path, reason) from error
 
 
 def first_bytes(path: Path, count: int = 4096) -> bytes:
     """The first bytes of an ordinary file, inflated if they are in gzip's form; or BadInput."""
     with refuse_errors(path):
-        check_regular(path)
+        check_ordinary(path)
         with path.open("rb") as file:
             head = file.read(count)
             file.seek(0)
@@ -100,213 +93,157 @@ def read_numbers(
     file: BinaryIO, path: Path, dtype: "np.dtype[Any]", count: int, is_compressed: bool, skip: int = 0
 ) -> Shaped[ndarray, "n"]:
     """So many numbers after some bytes that are skipped, in the byte order of this machine; BadInput if the rest of
-    the file, deflated or not, does not hold them."""
+    the file, deflated in the form of gzip or zlib or not, does not hold them."""
     size, stored = skip + count * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
     if size > stored * (MAX_DEFLATE_RATIO if is_compressed else 1):
         raise unreadable(path, DAMAGED)
     check_memory(path, size)
     data = bytearray(size)
-    source: Any = inflated(file, size) if is_compressed else nullcontext(file)
-    with source as stream:
-        if stream.readinto(data) < size:
-            raise unreadable(path, DAMAGED)
-        if is_compressed and len(stream.read(MAX_SURPLUS_BYTES + 1)) > MAX_SURPLUS_BYTES:  # it also sees the checksum
-            raise unreadable(path, "it holds more voxels than its header says; it is damaged")
+    stream: Any = file
+    if is_compressed:
+        is_gzip = file.read(2) == GZIP_MAGIC
+        file.seek(-2, os.SEEK_CUR)
+        stream = gzip.GzipFile(fileobj=file) if is_gzip else BytesIO(inflate(file.read(), size + MAX_SURPLUS_BYTES + 1))
+    if stream.readinto(data) < size:
+        raise unreadable(path, DAMAGED)
+    if is_compressed and len(stream.read(MAX_SURPLUS_BYTES + 1)) > MAX_SURPLUS_BYTES:  # it also sees the checksum
+        raise unreadable(path, "it holds more voxels than its header says; it is damaged")
     return np.frombuffer(data, dtype, count, skip).astype(dtype.newbyteorder("="), copy=False)
 
 
-def inflated(file: BinaryIO, size: int) -> Any:
-    """What the rest of a file holds, deflated in the form of gzip or zlib: so many bytes, and a few more if any."""
-    is_gzip = file.read(2) == GZIP_MAGIC
-    file.seek(-2, os.SEEK_CUR)
-    if is_gzip:
-        return gzip.GzipFile(fileobj=file)
+def inflate(deflated: bytes, limit: int) -> bytes:
+    """At most so many bytes that data in the form of zlib holds."""
     stream = zlib.decompressobj()
-    data = stream.decompress(file.read(), size + MAX_SURPLUS_BYTES + 1)
-    if len(data) <= size + MAX_SURPLUS_BYTES and not stream.eof:
+    data = stream.decompress(deflated, limit)
+    if len(data) < limit and not stream.eof:
         raise zlib.error("the stream ends too early")
-    return BytesIO(data)
+    return data
 
 
 def beside(header: Path, name: str) -> Path:
-    """The file of voxels that a header names: in its own folder or below, and nowhere else."""
-    if name.startswith("LIST") or "%" in name:
-        raise unreadable(header, "its voxels are in several files; save it as one file")
+    """The file of voxels that a header names: in its own folder or below, where links lead, and nowhere else."""
     folder = header.parent.resolve()
-    try:
-        found = (folder / name).resolve()
-        is_below = not Path(name).is_absolute() and ".." not in Path(name).parts and found.is_relative_to(folder)
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have; links in a circle
-        is_below = False
-    if not is_below:
+    found = (folder / name).resolve()
+    if not found.is_relative_to(folder):
         raise unreadable(header, "its header names a file of voxels outside its own folder; put that file beside it")
     if not found.is_file():
         raise unreadable(header, "the file of voxels that its header names is not beside it; copy both")
     return found
 
 
-IN_TWO_FILES = re.compile(r"(.*)\.(mhd|nhdr|(hdr|img)(\.gz)?)", re.IGNORECASE)
-"""The name of one of two files of an image: a header beside its voxels, which have the same name before the dot."""
-
-
 def files_of_image(path: str) -> list[str]:
-    """The file of an image and, where its voxels or its header are in another beside it, that one too."""
+    """The file of an image and, where its voxels are in another, which has the same name before the dot, that too."""
     place = Path(path)
-    if (found := IN_TWO_FILES.fullmatch(place.name)) is None:
+    if place.suffix.lower() not in (".mhd", ".nhdr"):
         return [path]
-    return [path, *sorted(str(other) for other in place.parent.glob(f"{glob.escape(found[1])}.*") if other != place)]
+    return [path, *sorted(str(other) for other in place.parent.glob(f"{glob.escape(place.stem)}.*") if other != place)]
 
 
 # NIfTI. A header may have two forms, sform and qform, which put the image in the world: x = form · (i, j, k, 1). They
-# need not agree. nibabel takes the sform if there is one; ITK has another rule, and takes the sizes of voxels from the
-# field pixdim. Here an image is where nibabel puts it; if others put it elsewhere, the user is told.
+# need not agree. nibabel takes the sform if there is one; ITK has another rule. Here an image is where nibabel puts it;
+# if others put it elsewhere, the user is told.
 
 NIFTI_HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
-NIFTI_MAGIC = (b"n+1", b"ni1", b"n+2", b"ni2")
-VECTORS = DISPLACEMENT, _ = 1006, 1007
+DISPLACEMENT, VECTOR = 1006, 1007
 """The intents of vectors: the first are in RAS, as the world of NIfTI is, the others in LPS."""
 NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0
 """In edges of a voxel, the shortest. Beyond the latter, a transform found here would move other tissue in a tool that
 takes the other form; below the former, it is off by less than an image can show."""
 SAME_SIZE = 1e-5
 """Relative: voxel sizes by a form and by pixdim that differ by less are the same, rounded."""
-PIXDIM = "voxel size (pixdim)"
-REPAIRS = {
-    "qform": "in nibabel, image.set_qform(image.affine) keeps the sform, image.set_sform(image.get_qform()) the qform",
-    PIXDIM: "in nibabel, image.set_qform(image.affine) takes the voxel size from the sform",
-}
-"""How to make the sform and this agree, before the image is saved."""
-
-
-def byte_order(head: bytes) -> Any:
-    """How the numbers of a NIfTI header are stored that a file begins with; None if it does not."""
-    return next((order for order in ("little", "big") if int.from_bytes(head[:4], order) in NIFTI_HEADERS), None)
 
 
 def nifti_header(head: bytes, path: Path) -> Any:
     """The header of nibabel in the first bytes of a file; BadInput if it is none, or absurd."""
     import nibabel
 
-    if (order := byte_order(head)) is None:
+    order: Any = next((order for order in ("little", "big") if int.from_bytes(head[:4], order) in NIFTI_HEADERS), None)
+    if order is None:
         raise unreadable(path, NOT_NIFTI if ".nii" in path.name.lower() else UNKNOWN_KIND)
     size = int.from_bytes(head[:4], order)
     if len(head) < size:
         raise unreadable(path, NOT_NIFTI)
     header = getattr(nibabel, NIFTI_HEADERS[size])(head[:size], "<" if order == "little" else ">", check=False)
     d, magic, dtype = int(header["dim"][0]), header["magic"].item()[:3], header.get_data_dtype()
-    if not 1 <= d <= 7 or min(header["dim"][1 : d + 1]) < 1 or magic not in NIFTI_MAGIC:
-        raise unreadable(path, NOT_NIFTI)
-    if dtype.kind not in "iufcV" or (dtype.kind == "f" and dtype.itemsize > 8):
+    if magic in (b"ni1", b"ni2"):
+        raise unreadable(path, "its voxels are in another file (.img); save it as .nii or .nii.gz")
+    is_known = magic in (b"n+1", b"n+2") and dtype.kind in "iufc" and not (dtype.kind == "f" and dtype.itemsize > 8)
+    if not is_known or not 1 <= d <= 7 or min(header["dim"][1 : d + 1]) < 1:
         raise unreadable(path, NOT_NIFTI)
     spacing = header["pixdim"][1 : d + 1]
     if not (spacing[:3] > 0).all() or not np.isfinite(spacing).all():
         raise unreadable(path, BAD_SPACING)
-    if not (0 if is_pair(header) else size + 4) <= float(header["vox_offset"]) <= MAX_ORIGIN_MM:
+    if not size + 4 <= float(header["vox_offset"]) <= MAX_ORIGIN_MM:
         raise unreadable(path, NOT_NIFTI)
     header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1  # the sign of the third axis; some write 0
     return header
 
 
-def is_pair(header: Any) -> bool:
-    """Whether the voxels are in another file than the header."""
-    return header["magic"].item()[:2] == b"ni"
-
-
-def partner(path: Path) -> Path:
-    """The other file of a pair .hdr and .img; either may be zipped."""
-    bare = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    other = bare.with_suffix(".hdr" if bare.suffix.lower() == ".img" else ".img")
-    found = next((place for place in (other, other.with_name(f"{other.name}.gz")) if exists(place)), None)
-    if found is None:
-        raise unreadable(path, f"there is no {other.name} beside it, which belongs to it")
-    check_regular(found)
-    return found
-
-
 def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
-    """A NIfTI file, or a pair by either name, scaled as its header says."""
-    head, header_file = first_bytes(path), path
-    if byte_order(head) is None and path.name.lower().endswith((".img", ".img.gz")):
-        header_file = partner(path)
-        head = first_bytes(header_file)
-    header = nifti_header(head, path)
+    """A NIfTI file, scaled as its header says: slope · number + intercept."""
+    header = nifti_header(first_bytes(path), path)
     shape = tuple(map(int, header["dim"][1 : int(header["dim"][0]) + 1]))
-    is_field = len(shape) == 5 and shape[3] == 1 and shape[4] > 1 and int(header["intent_code"]) in VECTORS
+    intent = int(header["intent_code"])
+    is_field = len(shape) == 5 and shape[3] == 1 and shape[4] > 1 and intent in (DISPLACEMENT, VECTOR)
     in_space = shape if not is_field else shape[:2] if shape[2:] == (1, 1, 2) else shape[:3]
     grid = nifti_grid(header, in_space, path)
     if not with_voxels:
         return Voxels(np.empty(0), grid, is_field)
-    dtype = header.get_data_dtype()
-    colours = len(dtype.fields or ())
-    with (partner(header_file) if is_pair(header) else path).open("rb") as file:
+    with path.open("rb") as file:
         is_zipped = file.read(2) == GZIP_MAGIC
         file.seek(0)
-        number_type, count = np.dtype("u1") if colours else dtype, prod(shape) * max(colours, 1)
-        numbers = read_numbers(file, path, number_type, count, is_zipped, int(header["vox_offset"]))
-    if colours:
-        return Voxels(numbers.reshape(colours, *shape, order="F"), grid, True)
-    array = scaled(numbers, header).reshape(shape, order="F")
+        numbers = read_numbers(
+            file, path, header.get_data_dtype(), prod(shape), is_zipped, skip=int(header["vox_offset"])
+        )
+    slope, intercept = header.get_slope_inter()
+    if slope is not None and (slope, intercept) != (1, 0) and numbers.dtype.kind != "c":
+        dtype = numbers.dtype if numbers.dtype.kind == "f" else np.float32  # as in ITK
+        numbers = (numbers * np.float64(slope) + intercept).astype(dtype)
+    array = numbers.reshape(shape, order="F")
     if is_field:
         vectors = np.moveaxis(array[:, :, :, 0], -1, 0)
-        if header["intent_code"] == DISPLACEMENT:
+        if intent == DISPLACEMENT:
             vectors[:2] *= -1
         return Voxels(vectors.reshape(-1, *in_space), grid, True)
     unit = UNITS_MS.get(header.get_xyzt_units()[1]) if len(shape) > 3 else None
     return Voxels(array, grid, frame_ms=unit and float(header["pixdim"][4]) * unit)
 
 
-def scaled(numbers: Shaped[ndarray, "n"], header: Any) -> Shaped[ndarray, "n"]:
-    """slope · number + intercept, where the header has them: float64 of such, float32 of others, as in ITK."""
-    slope, intercept = header.get_slope_inter()
-    if slope is None or (slope, intercept) == (1, 0) or numbers.dtype.kind == "c":
-        return numbers
-    return (numbers * np.float64(slope) + intercept).astype(numbers.dtype if numbers.dtype.kind == "f" else np.float32)
-
-
+@np.errstate(all="ignore")
 def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
-    """Where the voxels are, by the form that nibabel takes; axes beyond the third, such as time, are no place."""
+    """Where the voxels are, by the form that nibabel takes; axes beyond the third, such as time, are no place.
+
+    Tells the user how far apart two forms put a corner of the image; BadInput if that is more than a voxel."""
     d, k = len(shape), min(3, len(shape))
     unit = UNITS_MM.get(header.get_xyzt_units()[0], 1.0)
-    sizes, forms = np.ones(3), {}
+    sizes = np.ones(3)
     sizes[:k] = unit * header["pixdim"][1 : k + 1].astype(np.float64)
     to_lps = RAS_TO_LPS @ np.diag([unit, unit, unit, 1.0])
-    with np.errstate(all="ignore"):
-        if header["sform_code"] > 0:
-            forms["sform"] = to_lps @ header.get_sform()
-        if header["qform_code"] > 0:
-            forms["qform"] = to_lps @ header.get_qform()
-        elif forms:
-            axes = forms["sform"][:3, :3] / np.linalg.norm(forms["sform"][:3, :3], axis=0)
-            forms[PIXDIM] = np.vstack([np.column_stack([axes * sizes, forms["sform"][:3, 3]]), [0, 0, 0, 1]])
-        form = next(iter(forms.values()), np.diag([*sizes, 1.0]))
-        lengths = np.linalg.norm(form[:3, :k], axis=0)
-        axes, origin = np.eye(d), np.zeros(d)
-        axes[:k, :k], origin[:k] = form[:k, :k] / lengths, form[:k, 3]
-    spacing = np.where(np.isclose(lengths, sizes[:k], rtol=SAME_SIZE, atol=0), sizes[:k], lengths).tolist()
+    forms = [to_lps @ header.get_sform()] if header["sform_code"] > 0 else []
+    if header["qform_code"] > 0:
+        forms.append(to_lps @ header.get_qform())
+    form = forms[0] if forms else np.diag([*sizes, 1.0])
+    lengths = np.linalg.norm(form[:3, :k], axis=0)
+    axes, origin = np.eye(d), np.zeros(d)
+    axes[:k, :k], origin[:k] = form[:k, :k] / lengths, form[:k, 3]
+    spacing = np.where(np.isclose(lengths, sizes[:k], rtol=SAME_SIZE, atol=0), sizes[:k], lengths)
     rest = [float(h) or 1.0 for h in header["pixdim"][4 : d + 1]]
-    grid = Grid(shape, (*spacing, *rest), tuple(origin.tolist()), tuple(axes.ravel().tolist()))
+    grid = Grid.of(shape, [*spacing, *rest], origin, axes)
     check_grid(grid, path)
-    if forms:
-        check_agreement(forms, shape, float(sizes[:k].min()), path)
-    else:
+    if not forms:
         warn_of_input(f"the header of {path} does not say where it lies (sform and qform are 0): its first voxel is "
                       "put at the origin, as ITK does it (nibabel puts its middle there)")  # fmt: skip
-    return grid
-
-
-def check_agreement(forms: dict[str, Float[ndarray, "4 4"]], shape: tuple[int, ...], edge: float, path: Path) -> None:
-    """Tell the user how far apart two forms put a corner of the image; BadInput if that is more than a voxel."""
-    used, other = (*forms, *forms)[:2]
     corners = np.array([(*index, 1.0) for index in product(*((0.0, n - 1.0) for n in (*shape, 1, 1)[:3]))])
-    gap = float(np.linalg.norm((forms[used] - forms[other]) @ corners.T, axis=0).max())
+    gap = float(np.linalg.norm((form - forms[-1]) @ corners.T, axis=0).max()) if forms else 0.0
     if not np.isfinite(gap):
         raise unreadable(path, SHEARED)
-    if gap <= NOTE_ABOVE_VOXELS * edge:
-        return
-    said = f"the {used} and the {other} of its header put it up to {gap:.2g} mm apart"
-    if gap > REFUSE_ABOVE_VOXELS * edge:
-        raise unreadable(path, f"{said}, and tools differ in which they take; {REPAIRS[other]}")
-    warn_of_input(f"{path}: {said}; the {used} is taken, as by nibabel ({REPAIRS[other]})")
+    said = f"the sform and the qform of its header put it up to {gap:.2g} mm apart"
+    repair = "in nibabel, image.set_qform(image.affine) keeps the sform, image.set_sform(image.get_qform()) the qform"
+    if gap > REFUSE_ABOVE_VOXELS * sizes[:k].min():
+        raise unreadable(path, f"{said}, and tools differ in which they take; {repair}")
+    if gap > NOTE_ABOVE_VOXELS * sizes[:k].min():
+        warn_of_input(f"{path}: {said}; the sform is taken, as by nibabel ({repair})")
+    return grid
 
 
 # NRRD (.nrrd, .nhdr): lines `field: value` up to an empty one, then the voxels, or the name of their file.
@@ -373,7 +310,7 @@ def nrrd_grid(fields: dict[str, Any], path: Path) -> tuple[bool, Grid]:
     with np.errstate(all="ignore"):
         spacing = np.linalg.norm(rows, axis=1)
         axes = (rows * (1 / spacing)[:, None] * signs).T
-    grid = Grid(shape, tuple(spacing.tolist()), tuple((origin * signs).tolist()), tuple(axes.ravel().tolist()))
+    grid = Grid.of(shape, spacing, origin * signs, axes)
     check_grid(grid, path)
     return is_vector, grid
 
@@ -398,13 +335,18 @@ def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
     """A MetaImage."""
     with path.open("rb") as file:
         fields = metaimage_fields(file, path)
-        grid = metaimage_grid(fields, path)
-        channels = int(fields.get("ElementNumberOfChannels", "1"))
+        grid, channels = metaimage_grid(fields, path), int(fields.get("ElementNumberOfChannels", "1"))
         if not with_voxels:
             return Voxels(np.empty(0), grid, channels > 1)
         if not 1 <= channels <= MAX_CHANNELS:
             raise unreadable(path, f"it has {channels} values per voxel; give a grey image")
-        dtype, name = metaimage_type(fields, path), fields[LAST_KEY]
+        code, name = METAIMAGE_TYPES.get(fields.get("ElementType", "")), fields[LAST_KEY]
+        scaling = [fields.get(f"ElementToIntensityFunction{part}", "") for part in ("Slope", "Offset")]
+        is_scaled = scaling[0] not in ("", "1") or scaling[1] not in ("", "0")  # readers do so differently
+        if code is None or fields.get("BinaryData", "true").lower() not in YES or is_scaled:
+            raise unreadable(path, ODD_HEADER)
+        is_big = fields.get("BinaryDataByteOrderMSB", fields.get("ElementByteOrderMSB", "")).lower() in YES
+        dtype = np.dtype(code).newbyteorder(">" if is_big else "<")
         is_compressed = fields.get("CompressedData", "").lower() in YES
         count, skip = channels * prod(grid.shape), int(fields.get("HeaderSize", "0"))
         is_local = name.lower() == "local"
@@ -446,20 +388,9 @@ def metaimage_grid(fields: dict[str, str], path: Path) -> Grid:
         raise unreadable(path, ODD_HEADER)
     if fields.get("DistanceUnits", "mm") not in ("mm", "?"):
         raise unreadable(path, "its lengths are not in millimetres; convert it")
-    grid = Grid(shape, tuple(spacing), tuple(origin), tuple(np.reshape(rows, (d, d)).T.ravel().tolist()))
+    grid = Grid.of(shape, spacing, origin, np.reshape(rows, (d, d)).T)
     check_grid(grid, path)
     return grid
-
-
-def metaimage_type(fields: dict[str, str], path: Path) -> "np.dtype[Any]":
-    """The type of a voxel's values, as they are stored."""
-    code = METAIMAGE_TYPES.get(fields.get("ElementType", ""))
-    scaling = [fields.get(f"ElementToIntensityFunction{part}", "") for part in ("Slope", "Offset")]
-    is_scaled = scaling[0] not in ("", "1") or scaling[1] not in ("", "0")  # readers do so differently
-    if code is None or fields.get("BinaryData", "true").lower() not in YES or is_scaled:
-        raise unreadable(path, ODD_HEADER)
-    is_big = fields.get("BinaryDataByteOrderMSB", fields.get("ElementByteOrderMSB", "")).lower() in YES
-    return np.dtype(code).newbyteorder(">" if is_big else "<")
 
 
 # Pictures: PNG, JPEG, BMP, and TIFF, whose pages are slices.
@@ -486,18 +417,15 @@ def read_picture(path: Path, kind: str) -> Voxels:
 
     try:
         with warnings.catch_warnings(action="ignore"), Picture.open(path, formats=(kind,)) as opened:
-            pages = opened.n_frames if kind == "TIFF" else 1  # type: ignore[attr-defined]
-            check_picture(path, pages * prod(opened.size) * 4, path.stat().st_size)
-            frames = [np.asarray(as_grey(page)) for page in ImageSequence.Iterator(opened)][:pages]
+            count = getattr(opened, "n_frames", 1) if kind == "TIFF" else 1
+            check_picture(path, count * prod(opened.size) * 4, path.stat().st_size)
+            pages = []
+            for page in islice(ImageSequence.Iterator(opened), count):
+                grey = page if page.mode in GREY_MODES else page.convert("L" if page.mode == "1" else "RGB")
+                pages.append(np.asarray(grey))
     except Picture.DecompressionBombError as error:
         raise unreadable(path, TOO_LARGE) from error
-    array = np.stack(frames) if pages > 1 else frames[0]
-    is_vector = array.ndim == (4 if pages > 1 else 3)
-    array = array.T.astype(array.dtype.newbyteorder("="), copy=False)
+    is_vector, array = pages[0].ndim == 3, np.stack(pages).T if count > 1 else pages[0].T
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     shape = array.shape[is_vector:]
     return Voxels(array, Grid.plain(shape, (1.0,) * len(shape)), is_vector)
-
-
-def as_grey(page: Any) -> Any:
-    """A page of a picture in grey, or in red, green and blue."""
-    return page if page.mode in GREY_MODES else page.convert("L" if page.mode == "1" else "RGB")

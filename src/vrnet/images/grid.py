@@ -1,6 +1,6 @@
 """Where voxels are in the world: x_world = origin + direction · diag(spacing) · index, in LPS millimetres."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations, product
@@ -18,8 +18,6 @@ from vrnet.files import unreadable
 MATCH_TOLERANCE_VOXELS = 0.01
 SPACING_TOLERANCE = 1e-3
 """Relative: spacings that differ by less are equal, since files keep them in single precision."""
-LATTICE_POINTS_PER_AXIS = 9
-"""How many voxels along each axis are tried, to see whether a grid reaches into another."""
 TIE = 1e-4
 """How much better one of two choices must be; below, as on a grid turned by 45 degrees, a fixed rule chooses, and not
 the rounding of a header."""
@@ -49,6 +47,14 @@ class Grid:
         """The grid whose axes are the world's, with its first voxel at the world's origin."""
         d = len(shape)
         return cls(shape, spacing, (0.0,) * d, tuple(np.eye(d).ravel().tolist()))
+
+    @classmethod
+    def of(
+        cls, shape: Iterable[Any], spacing: Iterable[Any], origin: Iterable[Any], axes: Float[ndarray, "d d"]
+    ) -> "Grid":
+        """The grid of these numbers, of any type; column i of `axes` is the direction of axis i."""
+        h, start = (tuple(map(float, part)) for part in (spacing, origin))
+        return cls(tuple(map(int, shape)), h, start, tuple(axes.ravel().tolist()))
 
     @property
     def is_placed(self) -> bool:
@@ -101,15 +107,14 @@ class Grid:
 
     def reordered(self, order: Sequence[int]) -> "Grid":
         """The same voxels, with axis order[i] as axis i: where the array is transposed so. Nothing is rounded."""
-        shape, spacing = tuple(self.shape[axis] for axis in order), tuple(self.spacing[axis] for axis in order)
-        return Grid(shape, spacing, self.origin, tuple(self.axes[:, order].ravel().tolist()))
+        shape, spacing = ([part[axis] for axis in order] for part in (self.shape, self.spacing))
+        return Grid.of(shape, spacing, self.origin, self.axes[:, order])
 
     def flipped(self, axes: Sequence[int]) -> "Grid":
         """The same voxels, counted from the other end along these axes: where the array is flipped so."""
         corner = np.array([[n - 1.0 if axis in axes else 0.0 for axis, n in enumerate(self.shape)]])
         signs = [-1.0 if axis in axes else 1.0 for axis in range(len(self.shape))]
-        directions = tuple((self.axes * signs).ravel().tolist())
-        return Grid(self.shape, self.spacing, tuple(self.points(corner)[0].tolist()), directions)
+        return Grid.of(self.shape, self.spacing, self.points(corner)[0], self.axes * signs)
 
     def points(self, index: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Positions in the world, in LPS millimetres, of (fractional) indices."""
@@ -142,11 +147,11 @@ class Grid:
     def overlaps(self, other: "Grid") -> bool:
         """Whether either grid has a voxel, out of a lattice of them, inside the other."""
         pairs = (self, other), (other, self)
-        return any(bool(end.holds(start.points(start.lattice())).any()) for start, end in pairs)
+        return any(end.holds(start.points(start.lattice())).any() for start, end in pairs)
 
     def lattice(self) -> Float[ndarray, "n d"]:
         """Indices of a few voxels along each axis, from the first to the last."""
-        return np.array(list(product(*(np.linspace(0, n - 1, LATTICE_POINTS_PER_AXIS) for n in self.shape))))
+        return np.array(list(product(*(np.linspace(0, n - 1, 9) for n in self.shape))))
 
     def holds(self, points: Float[ndarray, "n d"]) -> Bool[ndarray, " n"]:
         """Which positions in the world, in LPS millimetres, lie in a voxel."""
@@ -171,12 +176,10 @@ class Grid:
         as far apart as the voxels within them; None for a volume and for a 2D image."""
         if len(self.shape) == 2:
             return None
-        within = max(h for axis, h in enumerate(self.spacing) if axis != self.across)
-        is_thick = (
-            self.spacing[self.across] > (1 - SPACING_TOLERANCE) * STACK_SPACING_RATIO * within
-            or self.shape[self.across] == 1
-        )
-        return self.across if is_thick else None
+        across = self.across
+        within = max(h for axis, h in enumerate(self.spacing) if axis != across)
+        is_thick = self.spacing[across] > (1 - SPACING_TOLERANCE) * STACK_SPACING_RATIO * within
+        return across if is_thick or self.shape[across] == 1 else None
 
 
 def check_grid(grid: Grid, path: Path) -> None:
@@ -196,32 +199,28 @@ def check_grid(grid: Grid, path: Path) -> None:
 
 # Whether labels and masks lie on the grid of their image: where they do not, both grids are told, and what to do.
 
-NEAREST = "resample it to that grid, to the nearest voxel"
-
 
 def check_same_grid(name: str, own: Grid, image: str, grid: Grid, others: dict[str, Grid] | None = None) -> None:
     """BadInput unless what is called `name` has the voxels of an image; if it has those of another, that is named."""
     if own.matches(grid):
         return
-    texts = grid_text(own), grid_text(grid)
-    if texts[0] == texts[1]:
+
+    def text(grid: Grid) -> str:
+        size, spacing = " x ".join(map(str, grid.shape)), " x ".join(f"{h:.4g}" for h in grid.spacing)
+        return f"{size} voxels of {spacing} mm at {', '.join(f'{x:.4g}' for x in grid.origin)}"
+
+    sizes = f"it has {text(own)}, and that grid has {text(grid)}"
+    if text(own) == text(grid):
         gap = np.linalg.norm(own.points(own.corners) - grid.points(own.corners), axis=1).max()
-        sizes = f"both have {texts[0]}, but turned or placed otherwise, up to {gap:.3g} mm apart"
-    else:
-        sizes = f"it has {texts[0]}, and that grid has {texts[1]}"
+        sizes = f"both have {text(own)}, but turned or placed otherwise, up to {gap:.3g} mm apart"
+    resample = "resample it to that grid, to the nearest voxel"
     if fitting := next((other for other, each in (others or {}).items() if own.matches(each)), None):
         advice = f"it lies on that of {fitting}: give each to its own image"
     elif own.shape == grid.shape:
-        advice = f"if its header alone is wrong, give it that of the image; else {NEAREST}"
+        advice = f"if its header alone is wrong, give it that of the image; else {resample}"
     else:
-        advice = f"give the one that was drawn on this image, or {NEAREST}"
+        advice = f"give the one that was drawn on this image, or {resample}"
     raise BadInput(f"{name} is not on the grid of {image}: {sizes}; {advice}")
-
-
-def grid_text(grid: Grid) -> str:
-    """The size of a grid in words, with where it lies."""
-    size, spacing = " x ".join(map(str, grid.shape)), " x ".join(f"{h:.4g}" for h in grid.spacing)
-    return f"{size} voxels of {spacing} mm at {', '.join(f'{x:.4g}' for x in grid.origin)}"
 
 
 # Affine maps of the world: x ↦ M (x − c) + c + t, from a point of fixed to one of moving, in LPS millimetres.
@@ -230,8 +229,6 @@ AffineKind = Literal["rigid", "affine"]
 """A rotation and a shift; or scaling and shear, too."""
 LARGEST_CONDITION = 1e6
 """How much more a map may stretch one direction than another."""
-ORTHONORMAL = 1e-9
-"""How far the products of the columns of a rotation may be from 0 and 1."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -246,8 +243,8 @@ class Affine:
     """The centre of fixed."""
 
     def __repr__(self) -> str:
-        parts = self.summary()
-        return "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})".format(**parts)
+        said = "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})"
+        return said.format(**self.summary())
 
     def checked(self, d: int) -> "Affine":
         """The map itself; BadInput unless it maps images of d dimensions, and neither mirrors nor flattens them."""
@@ -268,7 +265,7 @@ class Affine:
         d = transform.GetDimension()
         zero, *ends = (np.array(transform.TransformPoint(point.tolist())) for point in np.eye(d + 1, d, -1))
         matrix = (np.array(ends) - zero).T
-        is_rigid = np.allclose(matrix.T @ matrix, np.eye(d), atol=ORTHONORMAL) and np.linalg.det(matrix) > 0
+        is_rigid = np.allclose(matrix.T @ matrix, np.eye(d), atol=1e-9) and np.linalg.det(matrix) > 0
         return cls("rigid" if is_rigid else "affine", matrix, zero, np.zeros(d))
 
     def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
@@ -301,14 +298,11 @@ class Affine:
         """A grid as it lies in moving; where the map shears, its axes are not at right angles there."""
         steps = self.matrix @ grid.to_world
         lengths = np.linalg.norm(steps, axis=0)
-        origin = self.points(np.array([grid.origin]))[0].tolist()
-        return Grid(grid.shape, tuple(lengths.tolist()), tuple(origin), tuple((steps / lengths).ravel().tolist()))
+        return Grid.of(grid.shape, lengths, self.points(np.array([grid.origin]))[0], steps / lengths)
 
     @cached_property
     def itk(self) -> sitk.Transform:
         """The map as an object of SimpleITK."""
-        import SimpleITK as sitk
-
         made = sitk.AffineTransform(len(self.centre))
         made.SetCenter(self.centre.tolist())
         made.SetMatrix(self.matrix.ravel().tolist())

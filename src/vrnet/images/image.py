@@ -71,7 +71,7 @@ def grid_of_nibabel(image: SpatialImage, shape: tuple[int, ...], name: str) -> G
         axes = form[:d, :d] / spacing
     if d == 2 and not np.allclose(axes.T @ axes, np.eye(2), atol=ORTHONORMAL_TOLERANCE):
         raise BadInput(f"{name} is a picture that is tilted in space: give it three axes, as (x, y, 1)")
-    grid = Grid(shape, tuple(spacing.tolist()), tuple(form[:d, 3].tolist()), tuple(axes.ravel().tolist()))
+    grid = Grid.of(shape, spacing, form[:d, 3], axes)
     check_grid(grid, Path(name))
     return grid
 
@@ -87,10 +87,6 @@ NOT_LABELS = 64, "not a label map; give the labels that were drawn on it"
 NOT_A_MASK = 20, "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
 """More different numbers that change from voxel to voxel are intensities. Those of FreeSurfer are more, but come in
 patches; images have about a hundred or more. A mask has two values, or those of a label map."""
-SAMPLED_VOXELS = 100_000
-"""So many are looked at first, since to sort all voxels of a large image takes long."""
-MAX_WHOLE_FLOAT = 2.0**53
-"""Below this, every whole number is a float64 of its own."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -199,7 +195,7 @@ def checked_numbers(array: Shaped[ndarray, "*s"], name: str) -> Shaped[ndarray, 
 def segment_count(image: Image) -> int | None:
     """How many values an image has that is evidently a segmentation: whole numbers, few, in patches; otherwise None."""
     array: ndarray[Any, Any] = image.array
-    if len(np.unique(array.flat[:: 1 + array.size // SAMPLED_VOXELS])) > MAX_SEGMENTS:
+    if len(np.unique(array.flat[:: 1 + array.size // 100_000])) > MAX_SEGMENTS:  # to sort all takes long
         return None
     if array.dtype.kind not in "iu" and not (array == np.round(array)).all():
         return None
@@ -226,7 +222,7 @@ def as_labels(image: Image) -> Image:
     array: ndarray[Any, Any] = image.array
     if array.dtype.kind not in "iu":
         wide = array.astype(np.float64)
-        if not ((np.abs(wide) < MAX_WHOLE_FLOAT) & (wide == np.round(wide))).all():
+        if not ((np.abs(wide) < 2.0**53) & (wide == np.round(wide))).all():
             raise BadInput(f"{image.name} holds values that are not whole numbers: it is an image, not a label map; "
                            "give labels, and resample these to the nearest voxel only")  # fmt: skip
         image = image.with_array(array.astype(np.int64))
@@ -258,8 +254,6 @@ def as_mask(image: Image) -> Image:
 
 # A cine: images of one beating heart on one grid, in the order of time.
 
-MIN_FRAMES = 2
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Cine:
@@ -279,21 +273,17 @@ class Cine:
         shape, own = self.frames.shape, self.grid.shape
         if len(shape) < 1 or shape[1:] != own or len(own) not in (2, 3):
             raise BadInput(f"{self.name} is {shape} on a grid of {own}: give (t, *shape), its frames 2D or 3D")
-        if len(self.frames) < MIN_FRAMES:
+        if len(self.frames) < 2:
             raise BadInput(f"{self.name} holds one frame only: give a cine, or register two images by `vrnet register`")
         for k, frame in enumerate(self.frames):
             name = f"frame {k} of {self.name}"
             checked_numbers(frame, name)
             if frame.size == 0 or (frame == frame.flat[0]).all():
                 raise BadInput(f"{name} is the same everywhere: it shows nothing; leave it out of the cine")
-        if self.times_ms is not None:
-            self.check_times(self.times_ms)
-
-    def check_times(self, times: tuple[float, ...]) -> None:
-        """BadInput unless there is a time for every frame, each later than the one before."""
-        if len(times) != len(self.frames):
+        times = self.times_ms
+        if times is not None and len(times) != len(self.frames):
             raise BadInput(f"{self.name} has {len(self.frames)} frames and {len(times)} times: give one per frame")
-        for k, (before, time) in enumerate(pairwise((-inf, *times))):
+        for k, (before, time) in enumerate(pairwise((-inf, *(times or ())))):
             if not before < time < inf:
                 raise BadInput(f"the times of {self.name} do not increase at frame {k} ({time:g} ms): mend their order")
 
@@ -322,9 +312,6 @@ class Cine:
 
 
 # Arrays and tensors as a caller gives them: checked once, where they come in.
-
-MAX_ROUNDING = 1 / 256
-"""The part of the range of an image by which it may be rounded: one shade of grey on a screen."""
 
 
 def as_tensor(array: NDArray[Any] | Tensor) -> Tensor:
@@ -379,21 +366,16 @@ def is_lost_in_single(image: Tensor) -> bool:
     if image.element_size() < 4 or image.dtype == torch.float32 or image.numel() == 0:
         return False
     exact = image.detach().to(torch.float64)
-    low, high = float(exact.min()), float(exact.max())
-    allowed = MAX_ROUNDING * (high - low)
-    if max(abs(low), abs(high)) * 2.0**-24 <= allowed:  # the most that it rounds a number
-        return False
-    return bool((exact.to(torch.float32).to(torch.float64) - exact).abs().max() > allowed)
+    error = (exact.to(torch.float32).to(torch.float64) - exact).abs().max()
+    return bool(error > (exact.max() - exact.min()) / 256)  # one shade of grey on a screen
 
 
 def check_spacing(spacing: object, d: int) -> None:
     """BadInput unless the spacing, if there is one, is a positive number per axis."""
-    is_per_axis = (
-        isinstance(spacing, Sequence)
-        and len(spacing) == d
-        and all(isinstance(h, Real) and 0 < float(h) < inf for h in spacing)
-    )
-    if spacing is not None and not is_per_axis:
+    if spacing is None:
+        return
+    numbers = spacing if isinstance(spacing, Sequence) else ()
+    if len(numbers) != d or not all(isinstance(h, Real) and 0 < float(h) < inf for h in numbers):
         example = ", ".join(["1.0"] * d)
         raise BadInput(f"the spacing is {spacing!r}: give {d} numbers above zero, one per axis, such as ({example})")
 
@@ -402,8 +384,7 @@ def field_tensor(given: object, shape: tuple[int, ...]) -> Tensor:
     """A displacement field in voxels (d, *s) of images of this shape, or BadInput."""
     if not isinstance(given, (np.ndarray, Tensor)):
         raise BadInput(f"the field is {type_name(given)}: give an array or a tensor, as that of register")
-    if tuple(given.shape) != (len(shape), *shape):
-        expected = (len(shape), *shape)
+    if tuple(given.shape) != (expected := (len(shape), *shape)):
         raise BadInput(f"the field is {tuple(given.shape)}: give one of shape {expected}, an axis first, in voxels")
     field = as_tensor(given).to(torch.float32)
     if not bool(torch.isfinite(field).all()):
@@ -439,8 +420,6 @@ def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
 # Between subjects or scanners it is not equally bright to begin with: there, each image has its own scaling.
 
 PERCENTILES = (1, 99)
-
-
 Inside = Sequence[Bool[Tensor, "..."] | None]
 """Which voxels of each image count; of None, all."""
 

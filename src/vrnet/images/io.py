@@ -15,18 +15,9 @@ from torch import Tensor
 
 from vrnet.errors import BadInput, type_name, warn_of_input
 from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
+from vrnet.images import formats
 from vrnet.images.dicom import is_dicom, read_cine_frames, read_series
-from vrnet.images.formats import (
-    PICTURES,
-    Voxels,
-    first_bytes,
-    is_metaimage,
-    read_metaimage,
-    read_nifti,
-    read_nrrd,
-    read_picture,
-    refuse_errors,
-)
+from vrnet.images.formats import Voxels, first_bytes, refuse_errors
 from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid
 from vrnet.images.image import (
     UNITS_MS,
@@ -55,13 +46,12 @@ def read_voxels(path: Path, with_voxels: bool = True) -> Voxels:
             return read_series(path)
         head = first_bytes(path)
         if head.startswith(b"NRRD000"):
-            return read_nrrd(path, with_voxels)
-        if is_metaimage(head):
-            return read_metaimage(path, with_voxels)
-        for magic, kind in PICTURES.items():
-            if head.startswith(magic):
-                return read_picture(path, kind)
-        return read_series(path) if is_dicom(head) else read_nifti(path, with_voxels)
+            return formats.read_nrrd(path, with_voxels)
+        if formats.is_metaimage(head):
+            return formats.read_metaimage(path, with_voxels)
+        if kind := next((kind for magic, kind in formats.PICTURES.items() if head.startswith(magic)), None):
+            return formats.read_picture(path, kind)
+        return read_series(path) if is_dicom(head) else formats.read_nifti(path, with_voxels)
 
 
 def check_name(path: Path) -> None:
@@ -78,7 +68,10 @@ def read_image(path: str | PathLike[str]) -> Image:
     voxels = read_voxels(path)
     array, grid = voxels.array, voxels.grid
     if voxels.is_vector:
-        array = select_grey_channel(array, path)
+        if array.ndim != 3 or len(array) < 3 or not (array[1:3] == array[0]).all():
+            raise BadInput(f"{path} holds {len(array)} values per voxel (colours, or a transform): give a grey image")
+        warn_of_input(f"{path} is saved in colour, and grey: its channels are alike, and one is used")
+        array = array[0]
     if len(grid.shape) == 4 and grid.shape[3] == 1:
         array, grid = array[..., 0], grid_in_space(grid, path)
     check_dimension(len(grid.shape), str(path))
@@ -89,14 +82,6 @@ def read_grid(path: Path) -> Grid:
     """Where the voxels of an image are; their values are not read where the format allows."""
     grid = read_voxels(path, with_voxels=False).grid
     return grid if len(grid.shape) in (2, 3) else read_image(path).grid
-
-
-def select_grey_channel(channels: Shaped[ndarray, "c ..."], path: Path) -> Shaped[ndarray, "..."]:
-    """The one channel of a picture whose channels are alike, as in a grey JPEG saved in colour; else BadInput."""
-    if channels.ndim == 3 and len(channels) >= 3 and (channels[1:3] == channels[0]).all():
-        warn_of_input(f"{path} is saved in colour, and grey: its channels are alike, and one is used")
-        return channels[0]
-    raise BadInput(f"{path} holds {len(channels)} values per voxel (colours, or a transform): give a grey image")
 
 
 def write_image(image: Image, path: str | PathLike[str]) -> None:
@@ -141,8 +126,6 @@ MAX_STEP_S = 0.3
 MAX_CHANGE = 0.45
 """Of the variance of a cine, the part that is change over time. Of a volunteer's slices it was 0.21 at most, and 0.37
 where they were cut to the heart; from slice to slice of brains and hippocampi 0.57 at least."""
-LOOKED_AT = 1e6
-"""How many voxels tell how much a cine changes."""
 
 
 def read_cine(path: str | PathLike[str]) -> Cine:
@@ -192,10 +175,8 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
 
 def change_over_time(frames: Shaped[ndarray, "t x y"]) -> float:
     """The part of the variance of all voxels that is change over time; 0 if there is none."""
-    stride = max(1, round((frames.size / LOOKED_AT) ** 0.5))
-    seen = frames[:, ::stride, ::stride]
-    whole = float(seen.var(dtype=np.float64)) if seen.dtype.kind in "iufb" else 0.0
-    return float(seen.var(0, dtype=np.float64).mean()) / whole if whole > 0 else 0.0
+    whole = float(frames.var(dtype=np.float64)) if frames.dtype.kind in "iufb" else 0.0
+    return float(frames.var(0, dtype=np.float64).mean()) / whole if whole > 0 else 0.0
 
 
 def grid_in_space(grid: Grid, path: Path) -> Grid:
@@ -208,7 +189,7 @@ def grid_in_space(grid: Grid, path: Path) -> Grid:
     if not is_apart and d == 3:
         raise unreadable(path, "its header mixes time with the axes of space")
     within = axes if is_apart else np.eye(d)
-    return Grid(grid.shape[:d], grid.spacing[:d], grid.origin[:d], tuple(within.ravel().tolist()))
+    return Grid.of(grid.shape[:d], grid.spacing[:d], grid.origin[:d], within)
 
 
 def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] | None:
@@ -217,12 +198,10 @@ def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] |
         return None
     if step < 0:
         raise BadInput(f"the header of {path} has frames {step:g} ms apart: time runs forward; mend pixdim[4]")
-    if not MIN_CYCLE_MS <= frames * step <= MAX_CYCLE_MS:
-        warn_of_input(
-            f"the header of {path} has frames {step:g} ms apart, which is no heart beat: its times are not used"
-        )
-        return None
-    return tuple(k * step for k in range(frames))
+    if MIN_CYCLE_MS <= frames * step <= MAX_CYCLE_MS:
+        return tuple(k * step for k in range(frames))
+    warn_of_input(f"the header of {path} has frames {step:g} ms apart, which is no heart beat: its times are not used")
+    return None
 
 
 # Images as a caller gives them: our own, a file, or an image of SimpleITK or nibabel.
@@ -256,8 +235,7 @@ def given_cine(given: object) -> Cine:
     if isinstance(given, (str, PathLike)):
         return read_cine(given)
     if isinstance(given, sitk.Image):
-        array = sitk.GetArrayFromImage(given).T
-        frames, grid, doubt = frames_of_axes(array, grid_of(given), Path("the cine"))
+        frames, grid, doubt = frames_of_axes(sitk.GetArrayFromImage(given).T, grid_of(given), Path("the cine"))
         return Cine(frames, grid, doubt=doubt)
     if isinstance(given, SpatialImage):
         array = np.asanyarray(given.dataobj)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import Lock
 
 import numpy as np
@@ -93,29 +92,19 @@ def low_pass(image: sitk.Image, own: Grid, other: Grid) -> sitk.Image:
     return image
 
 
-@dataclass
-class ThreadCount:
-    """ITK's number of threads, which holds for the whole process: 1 while any thread of Python wants it."""
-
-    lock: Lock = field(default_factory=Lock)
-    users: int = 0
-    before: int = 0
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        with self.lock:
-            if self.users == 0:
-                self.before = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
-                sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
-            self.users += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.users -= 1
-                if self.users == 0:
-                    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(self.before)
+lock, counts_before = Lock(), list[int]()
 
 
-one_thread = ThreadCount().one
-"""While inside, what ITK makes has one thread."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """While inside, what ITK makes has one thread: in the whole process, while any thread of Python wants it."""
+    with lock:
+        counts_before.append(sitk.ProcessObject.GetGlobalDefaultNumberOfThreads())
+        sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
+    try:
+        yield
+    finally:
+        with lock:
+            before = counts_before.pop()  # the last to leave takes what the first one found
+            if not counts_before:
+                sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(before)

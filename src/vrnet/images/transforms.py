@@ -7,9 +7,9 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from io import BytesIO
-from math import ceil, log2
+from math import ceil, log2, prod
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +25,7 @@ from vrnet.errors import BadInput, counted, warn_of_input
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.inverse import describe_residual, invert_at
 from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
-from vrnet.images.formats import check_regular
+from vrnet.images.formats import first_bytes, refuse_errors
 from vrnet.images.grid import Affine, Grid, check_grid, fit_affine
 from vrnet.images.image import Image, as_labels, grid_of, to_sitk
 from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_finite, check_name, given_image, read_voxels, write_sitk
@@ -46,7 +46,7 @@ TEXT_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"\x89HDF\r\n\x1a\n"
 MATLAB_CODES = {struct.pack(order + "i", code) for order, code in (("<", 0), ("<", 10), (">", 1000), (">", 1010))}
 """How a column of numbers begins in Matlab's version 4: of 8 or 4 bytes, in either order."""
 NAME = re.compile(r"([A-Z][A-Za-z0-9]{1,60})_(?:double|float)_([23])_([23])(?:_([0-3]))?")
-FIELD, SPLINE, IDENTITY = "DisplacementFieldTransform", "BSplineTransform", "IdentityTransform"
+FIELD, SPLINE = "DisplacementFieldTransform", "BSplineTransform"
 OF_ANY_DIMENSION = "AffineTransform", "TranslationTransform", "ScaleTransform"
 OF_ONE_DIMENSION = (
     "Euler2DTransform", "Similarity2DTransform", "Euler3DTransform", "Similarity3DTransform", "VersorTransform",
@@ -57,26 +57,8 @@ RESULT = "transform.nii.gz"
 MAX_PARAMETER = 1e9
 MAX_PARTS = 64
 MIN_DETERMINANT, MAX_DETERMINANT = 1e-9, 1e9
-
-
-class Part(NamedTuple):
-    """One transform of a file: its kind, its dimension and its numbers."""
-
-    kind: str
-    d: int
-    order: int
-    """The degree of a B-spline."""
-    parameters: Float[ndarray, "n"]
-    fixed: Float[ndarray, "m"]
-
-    @classmethod
-    def of(cls, name: str, parameters: Float[ndarray, "n"], fixed: Float[ndarray, "m"]) -> "Part":
-        """The transform that a name such as AffineTransform_double_3_3 and numbers describe."""
-        found = NAME.fullmatch(name)
-        if found is None or found[2] != found[3]:
-            raise ValueError(f"{name} is no transform")
-        kind = found[1].replace("MatrixOffsetTransformBase", "AffineTransform")
-        return cls(kind, int(found[2]), int(found[4] or 3), parameters, fixed)
+Part = tuple[str, Float[ndarray, "n"], Float[ndarray, "m"]]
+"""One transform of a file: a name, such as AffineTransform_double_3_3, its parameters and its fixed parameters."""
 
 
 def is_itk_transform(path: Path) -> bool:
@@ -84,27 +66,9 @@ def is_itk_transform(path: Path) -> bool:
     check_name(path)
     if exists(path / RESULT):
         raise BadInput(f"{path} is a folder: give its transform, {path / RESULT}")
-    check_regular(path)
-    with path.open("rb") as file:
-        head = file.read(64)
+    head = first_bytes(path, 64)
     is_matlab = head[:4] in MATLAB_CODES and NAME.match(head[20:].decode("latin-1")) is not None
     return head.startswith((TEXT_MAGIC, HDF5_MAGIC)) or is_matlab
-
-
-def read_itk(path: Path) -> sitk.Transform:
-    """The transform in an ITK transform file, as an object of SimpleITK; or BadInput."""
-    if not is_itk_transform(path):
-        raise unreadable(path, NOT_A_TRANSFORM)
-    check_memory(path, path.stat().st_size)
-    try:
-        transforms = [build(part, path) for part in read_parts(path)]
-    except MemoryError as error:
-        raise BadInput(f"{path} needs more memory than is free: use a machine with more memory") from error
-    except BadInput:
-        raise
-    except Exception as error:
-        raise unreadable(path, NOT_A_TRANSFORM) from error
-    return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
 
 
 def read_if_itk(path: Path) -> "sitk.Transform | None":
@@ -114,36 +78,38 @@ def read_if_itk(path: Path) -> "sitk.Transform | None":
     return read_itk(path) if is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES else None
 
 
-def read_parts(path: Path) -> list[Part]:
-    """The transforms of a file, those of a composite one by one."""
-    with path.open("rb") as file:
-        head = file.read(64)
-    is_composite = False
-    if head.startswith(HDF5_MAGIC):
-        found = read_isolated("transform", path, [path])
-        count, is_composite = len(found.files) // 3, True
-        parts = [Part.of(str(found[f"name{k}"]), found[f"parameters{k}"], found[f"fixed{k}"]) for k in range(count)]
-    elif head.startswith(TEXT_MAGIC):
-        parts = parse_text(path.read_bytes().decode("ascii"))
-        is_composite = parts[0].kind == "CompositeTransform"
-        parts = parts[is_composite:]
-    else:
-        parts = [parse_matlab(path.read_bytes())]
-    if len(parts) > 1 and not is_composite:
-        raise BadInput(f"{path} holds {len(parts)} transforms and does not say how they combine: give one per file")
-    if not 1 <= len(parts) <= MAX_PARTS or len({part.d for part in parts}) != 1:
+def read_itk(path: Path) -> sitk.Transform:
+    """The transform in an ITK transform file, as an object of SimpleITK; or BadInput."""
+    if not is_itk_transform(path):
         raise unreadable(path, NOT_A_TRANSFORM)
-    return parts
+    check_memory(path, path.stat().st_size)
+    with refuse_errors(path, NOT_A_TRANSFORM):
+        if is_composite := (head := first_bytes(path, 64)).startswith(HDF5_MAGIC):
+            found = read_isolated("transform", path, [path])
+            count = len(found.files) // 3
+            parts = [(str(found[f"name{k}"]), found[f"parameters{k}"], found[f"fixed{k}"]) for k in range(count)]
+        elif head.startswith(TEXT_MAGIC):
+            parts = parse_text(path.read_text(encoding="ascii"))
+            if is_composite := parts[0][0].startswith("CompositeTransform"):
+                del parts[0]
+        else:
+            parts = [parse_matlab(path.read_bytes())]
+        if len(parts) > 1 and not is_composite:
+            raise BadInput(f"{path} holds {len(parts)} transforms and does not say how they combine: give one per file")
+        transforms = [build(part, path) for part in parts[: MAX_PARTS + 1]]
+        if not 1 <= len(transforms) <= MAX_PARTS or len({each.GetDimension() for each in transforms}) != 1:
+            raise unreadable(path, NOT_A_TRANSFORM)
+    return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
 
 
 def parse_text(text: str) -> list[Part]:
-    """The transforms of ITK's text format."""
+    """The transforms of ITK's text format, those of a composite one by one."""
     parts = []
     for block in re.split(r"(?m)^Transform:", re.sub(r"(?m)^#.*$", "", text))[1:]:
         name, *lines = block.strip().splitlines()
         found = {key: np.array(values.split(), np.float64) for key, _, values in (s.partition(":") for s in lines if s)}
         none = np.zeros(0)
-        parts.append(Part.of(name.strip(), found.pop("Parameters", none), found.pop("FixedParameters", none)))
+        parts.append((name.strip(), found.pop("Parameters", none), found.pop("FixedParameters", none)))
         if found:
             raise ValueError("unknown lines")
     return parts
@@ -154,51 +120,45 @@ def parse_matlab(data: bytes) -> Part:
     from scipy.io import loadmat
 
     (name, parameters), (_, fixed) = loadmat(BytesIO(data)).items()
-    return Part.of(name, parameters.astype(np.float64).ravel(), fixed.astype(np.float64).ravel())
+    return name, parameters.astype(np.float64).ravel(), fixed.astype(np.float64).ravel()
 
 
 def build(part: Part, path: Path) -> sitk.Transform:
     """One transform as an object of SimpleITK, which compares how many numbers there are with how many its kind needs;
     BadInput if they are absurd, or if it is linear and has no inverse."""
-    kind, d, order, parameters, fixed = part
+    name, parameters, fixed = part
+    found = NAME.fullmatch(name)
+    if found is None or found[2] != found[3]:
+        raise unreadable(path, NOT_A_TRANSFORM)
+    kind, d = found[1].replace("MatrixOffsetTransformBase", "AffineTransform"), int(found[2])
     numbers = np.concatenate([parameters, fixed])
     if not np.isfinite(numbers).all():
         raise BadInput(f"{path} contains NaN or infinite numbers: it cannot be applied")
     if not (np.abs(numbers) <= MAX_PARAMETER).all():
         raise BadInput(f"{path} contains numbers above {MAX_PARAMETER:g}: it cannot be applied")
-    if kind in (FIELD, SPLINE):
-        grid = place_of(part, path)
-        if len(parameters) != d * int(np.prod(grid.shape, dtype=object)):
+    if kind == "IdentityTransform":
+        return sitk.Transform(d, sitk.sitkIdentity)
+    if kind in (FIELD, SPLINE):  # with the grid of the field, or of the control points
+        if len(fixed) != d * (3 + d) or (fixed[:d] < 1).any() or (fixed[:d] % 1).any():
+            raise unreadable(path, NOT_A_TRANSFORM)
+        grid = Grid.of(fixed[:d], fixed[2 * d : 3 * d], fixed[d : 2 * d], fixed[3 * d :].reshape(d, d))
+        check_grid(grid, path)
+        if len(parameters) != d * prod(grid.shape):
             raise unreadable(path, NOT_A_TRANSFORM)
         if kind == FIELD:
             vectors = parameters.reshape(*reversed(grid.shape), d).T
             return sitk.DisplacementFieldTransform(to_sitk(vectors, grid, is_vector=True))
-        spline = sitk.BSplineTransform(d, order)
-        spline.SetFixedParameters(fixed.tolist())
-        spline.SetParameters(parameters.tolist())
-        return spline
-    if kind == IDENTITY:
-        return sitk.Transform(d, sitk.sitkIdentity)
-    if kind not in (*OF_ANY_DIMENSION, *OF_ONE_DIMENSION):
+        made = sitk.BSplineTransform(d, int(found[4] or 3))
+    elif kind in (*OF_ANY_DIMENSION, *OF_ONE_DIMENSION):
+        made = getattr(sitk, kind)(*([d] if kind in OF_ANY_DIMENSION else []))
+    else:
         raise unreadable(path, f"it holds a {kind}, a kind of transform that is not known")
-    made = getattr(sitk, kind)(*([d] if kind in OF_ANY_DIMENSION else []))
     lacking = len(made.GetFixedParameters()) - len(fixed) if kind == "Euler3DTransform" else 0
     made.SetFixedParameters([*fixed.tolist(), *[0.0] * lacking])  # older files lack a flag
     made.SetParameters(parameters.tolist())
-    if not MIN_DETERMINANT < abs(np.linalg.det(Affine.from_sitk(made).matrix)) < MAX_DETERMINANT:
+    if made.IsLinear() and not MIN_DETERMINANT < abs(np.linalg.det(Affine.from_sitk(made).matrix)) < MAX_DETERMINANT:
         raise BadInput(f"{path} has a matrix without an inverse: it cannot be applied")
     return made
-
-
-def place_of(part: Part, path: Path) -> Grid:
-    """The grid of a displacement field or of the control points of a spline."""
-    d = part.d
-    if len(part.fixed) != d * (3 + d) or (part.fixed[:d] < 1).any() or (part.fixed[:d] % 1).any():
-        raise unreadable(path, NOT_A_TRANSFORM)
-    shape, origin, spacing = (tuple(part.fixed[i * d : (i + 1) * d].tolist()) for i in range(3))
-    grid = Grid(tuple(map(int, shape)), spacing, origin, tuple(part.fixed[3 * d :].tolist()))
-    check_grid(grid, path)
-    return grid
 
 
 def write_itk(transform: sitk.Transform, path: Path) -> None:
@@ -223,9 +183,6 @@ def map_points(transform: sitk.Transform, x: Float[ndarray, "n d"]) -> Float[nda
 
 # Whether things meet in space: an image and what a transform leads to; the transforms of a chain, and their order.
 
-LEAST_MET = 0.1
-"""A warning is given where less of the smaller of two grids is met."""
-
 
 def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Transform) -> None:
     """An InputWarning where a transform takes nothing of the reference into an image."""
@@ -247,8 +204,8 @@ def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", refere
                       "through first, is not. Check their order: first the one from the reference")  # fmt: skip
     points = reference.points(reference.lattice())
     for name, grid, transform in zip(names, grids, maps, strict=True):
-        if grid is not None and part_met(points, reference, grid) < LEAST_MET:
-            warn_of_input(f"hardly any point comes to lie in the grid of {name}, and outside of it nothing moves. "
+        if grid is not None and not grid.holds(points).any():
+            warn_of_input(f"no point comes to lie in the grid of {name}, and outside of it nothing moves. "
                           "Check that it is for this reference, and the order of transforms")  # fmt: skip
         points = map_points(transform, points)
 
@@ -257,12 +214,6 @@ def field_grid(transform: sitk.Transform) -> Grid | None:
     """The grid of a displacement field; None for a transform of another kind."""
     is_field = transform.GetTransformEnum() == sitk.sitkDisplacementField
     return grid_of(sitk.DisplacementFieldTransform(transform).GetDisplacementField()) if is_field else None
-
-
-def part_met(ends: Float[ndarray, "n d"], start: Grid, end: Grid) -> float:
-    """About which part of the smaller of two grids is met, where points spread over the first end as given."""
-    sizes = [float(np.prod(np.multiply(grid.shape, grid.spacing))) for grid in (start, end)]
-    return min(1.0, float(end.holds(ends).mean()) * max(1.0, sizes[0] / sizes[1]))
 
 
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat")
@@ -520,63 +471,3 @@ def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
         raise BadInput(f"{paths[0]} is {d}D and the reference {len(grid.shape)}D: give one of its kind")
     warn_of_order(list(map(str, paths)), maps, grid)
     return sample_transform(sitk.CompositeTransform(maps[::-1]), grid)
-
-
-# The grid that the inverse of a transform needs, and how exact it is: where points end that go there and back.
-
-POINTS, SEED = 10_000, 0
-MAX_GROWTH = 8.0
-"""A grid that is found may have so many times the voxels of the transform; it is large where a few lead far away."""
-
-
-def grid_of_range(there: Transform) -> Grid:
-    """A grid that holds every place that a transform leads to: its own, turned and shifted by a large affine part, and
-    grown by as many voxels as it takes. BadInput if that would be far too many."""
-    affine = there.affine_part()
-    frame = turned(affine, there.grid) if affine else there.grid
-    index = frame.index(there.ends())
-    low = np.minimum(np.floor(index.min(0) + 0.5), 0)
-    high = np.maximum(np.ceil(index.max(0) - 0.5), np.array(frame.shape) - 1)
-    shape, origin = high - low + 1, frame.points(low[None])[0]
-    if shape.prod() > MAX_GROWTH * np.prod(frame.shape):
-        raise BadInput("the transform leads to places that lie far apart: give the grid of moving (`reference`)")
-    return Grid(tuple(map(int, shape)), frame.spacing, tuple(origin.tolist()), frame.direction)
-
-
-def turned(affine: Affine, grid: Grid) -> Grid:
-    """A grid as it lies in moving, with its axes kept at right angles where the map shears."""
-    there, axes = affine.image_of(grid), affine.rotation @ grid.axes
-    return Grid(there.shape, there.spacing, there.origin, tuple(axes.ravel().tolist()))
-
-
-def sampled_before(transform: sitk.Transform, moving: Grid) -> Transform:
-    """A SimpleITK transform that has no grid, at the voxels from which its linear parts lead to a grid of moving."""
-    return sample_transform(transform, turned(linear_part(transform).inverse(), moving))
-
-
-def linear_part(transform: sitk.Transform) -> Affine:
-    """What is left of a transform, which may be made of several, without its fields and splines."""
-    if transform.GetTransformEnum() == sitk.sitkComposite:
-        chain = sitk.CompositeTransform(transform)
-        parts = [linear_part(chain.GetNthTransform(k)) for k in range(chain.GetNumberOfTransforms())]
-        return reduce(Affine.compose, parts)
-    is_linear = transform.IsLinear()
-    return Affine.from_sitk(transform if is_linear else sitk.Transform(transform.GetDimension(), sitk.sitkIdentity))
-
-
-def round_trip(there: Transform, back: Transform) -> tuple[float, Float[ndarray, " n"], float]:
-    """(threshold, |back(there(x)) − x| at random points x that move by more, in mm, the part of them that leads out of
-    the grid of the inverse and is not counted).
-
-    They lie between voxels, where an inverse is least exact, and move by more than the shortest edge of a voxel; or, if
-    nothing does, by more than half of the longest motion."""
-    length, random = np.linalg.norm(there.displacement, axis=0), np.random.default_rng(SEED)
-    threshold = min(*there.grid.spacing, float(length.max()) / 2)
-    region = np.argwhere(length > threshold) if threshold > 0 else np.argwhere(length == 0)
-    voxels = region[random.integers(len(region), size=POINTS)]
-    index = voxels + random.uniform(-0.5, 0.5, voxels.shape)
-    x = there.grid.points(np.clip(index, 0, np.array(there.grid.shape) - 1))
-    y = there.points(x)
-    inside = back.grid.holds(y)
-    error = np.linalg.norm(back.points(y[inside]) - x[inside], axis=1)
-    return threshold, error, float(1 - inside.mean())
