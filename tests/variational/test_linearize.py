@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import ndimage
-from scipy.ndimage import gaussian_filter
-from torch.nn import functional
 
 from tests.conftest import SHAPES
 from vrnet import devices as parts
@@ -17,7 +15,7 @@ from vrnet.fields.calculus import gradient, resize, scale, warp
 from vrnet.methods.names import parse
 from vrnet.variational.cascade import Cascade, DataStep, State, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L1, L2, LNCC, NMI
-from vrnet.variational.linearize import Linearization, Masks, NormalEquations, linearize
+from vrnet.variational.linearize import Linearization, Masks, linearize
 from vrnet.variational.pyramid import CoarseToFine
 from vrnet.variational.regularizers import Diffusion
 from vrnet.variational.solver import Energy, Solver
@@ -57,48 +55,6 @@ def test_normal_equations_solved_in_parts_are_solved_to_the_bit(d, away, random,
     monkeypatch.setattr(parts, "VOXELS_AT_ONCE", 40)
     with torch.inference_mode(), use_threads(2):
         assert torch.equal(lin.minimize(v, theta), whole)
-
-
-def test_equations_averaged_over_a_window_find_a_shift_that_no_voxel_alone_tells(d):
-    """Stripes of each direction, side by side: a voxel sees the shift across its own stripe, the window all of it."""
-    n, shift = 12, torch.arange(1.0, d + 1, dtype=torch.float64) / 20
-    x = torch.stack(torch.meshgrid(*[torch.arange(n, dtype=torch.float64)] * d, indexing="ij"))
-    direction = x.sum(0).remainder(d).long()
-    J = functional.one_hot(direction, d).movedim(-1, 0)[None].double()
-    A, b = J[:, :, None] * J[:, None], -J * (J * shift.view(1, d, *[1] * d)).sum(1, keepdim=True)
-    zero, v = torch.zeros(1, 1, *[n] * d, dtype=torch.float64), torch.zeros(1, d, *[n] * d, dtype=torch.float64)
-    lin = NormalEquations(zero, zero, zero, v, (1.0,) * d, A=A, b=b, D=zero[:, 0])
-    theta = torch.tensor(1e-9, dtype=torch.float64)
-    alone, together = (found.minimize(v, theta)[0].flatten(1) for found in (lin, lin.averaged(1.0)))
-    assert ((alone - shift[:, None]).norm(dim=0) > 0.04).all()
-    torch.testing.assert_close(together, shift[:, None].expand_as(together), atol=1e-6, rtol=0)
-
-
-def test_averaged_equations_are_means_in_space(d, random):
-    """By SciPy; an axis of longer edges is averaged over fewer voxels."""
-    I0, I1 = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d])
-    lin = LNCC().linearize(I0, I1, fields.zeros(I0), (1.0, *[2.0] * (d - 1)))
-    found, sigmas = lin.averaged(1.0), (1.0, *[0.5] * (d - 1))
-    for mean, given in ((found.b, lin.b), (found.A.flatten(1, 2), lin.A.flatten(1, 2))):
-        expected = [gaussian_filter(x, sigmas, mode="nearest", truncate=3.0) for x in given[0].numpy()]
-        torch.testing.assert_close(mean[0].numpy(), np.stack(expected), atol=1e-9, rtol=0)
-    assert found.D is lin.D
-
-
-def test_what_is_outside_a_mask_has_no_say_in_the_window(d, random):
-    I0, I1 = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d])
-    weight = torch.ones_like(I0)
-    weight[..., :4] = 0
-    lin = LNCC().linearize(I0, I1, fields.zeros(I0), (1.0,) * d, weight)
-    other = replace(lin, A=lin.A + 5 * (1 - weight[:, None]), b=lin.b - 7 * (1 - weight))
-    inside = weight[0, 0] > 0
-    for found, expected in zip(vars(other.averaged(1.0)).values(), vars(lin.averaged(1.0)).values(), strict=True):
-        if isinstance(found, torch.Tensor):
-            torch.testing.assert_close(found[..., inside], expected[..., inside])
-    everywhere, unweighted = (replace(lin, weight=w).averaged(1.0) for w in (torch.full_like(I0, 0.5), None))
-    torch.testing.assert_close(everywhere.b, unweighted.b)
-    even = replace(lin, b=torch.ones_like(lin.b)).averaged(1.0)
-    torch.testing.assert_close(even.b[..., inside], torch.ones_like(even.b[..., inside]))  # at the rim of the mask, too
 
 
 TERMS = [(L1(), 1, 2), (L1(), 1, 3), (L2(), 2, 3)]

@@ -12,7 +12,6 @@ from vrnet.methods.method import CPU, MASKS_OF_SOLVERS, Method, Scaling
 from vrnet.methods.parameters import PerDimension, changes, check_at_most, check_positive, value_in
 from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Initializer, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, BothContrastsLNCC, DataTerm
-from vrnet.variational.linearize import Linearize, average
 from vrnet.variational.pyramid import CoarseToFine, RelearnContrast
 from vrnet.variational.regularizers import REGULARIZERS
 from vrnet.variational.solver import Energy, Solver
@@ -24,7 +23,7 @@ ROUNDS = 2
 Thetas = tuple[float, float]
 FIXED = ("regularizer", "data")
 """The fields that come first in the name of a solver."""
-NOT_NEGATIVE = "tolerance", "fluid", "window", "momentum", "finest_warps"
+NOT_NEGATIVE = "tolerance", "fluid", "momentum", "finest_warps"
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,6 @@ class Variational(Method):
     """N_iter: steps per linearisation."""
     levels: int = 3
     """Levels of the pyramid."""
-    window: float | PerDimension[float] = 0.0
-    """If above zero, the data step of a voxel heeds the voxels about it, too, under a Gaussian of this standard
-    deviation, in shortest edges of a voxel; for terms of squares: LNCC, MIND, NMI and Remap."""
     fluid: float = 0.0
     """If above zero, each update is smoothed with this standard deviation, in shortest edges of a voxel, and composed
     with the field instead of added to it, which then hardly folds."""
@@ -77,9 +73,6 @@ class Variational(Method):
             if values["momentum"] >= 1 or (values["momentum"] and not self.fluid):
                 needs = "it must be below 1, and 0 where fluid is 0: only composed updates have a momentum"
                 raise BadInput(f"momentum is {values['momentum']}: {needs}")
-            if values["window"] and not DATA_TERMS[self.data].takes_window:
-                others = ", ".join(name for name, term in DATA_TERMS.items() if term.takes_window)
-                raise BadInput(f"window is {values['window']}, and {self.data} takes none: {others} do")
             most = max(self.warps, values["finest_warps"]) * self.iterations
             check_at_most("warps times iterations", most, MAX_STEPS)
 
@@ -102,10 +95,7 @@ class Variational(Method):
 
         One cascade at every level, each the initialiser of the next; the energy of the finest is watched."""
         regularizer, lam, (first, last) = REGULARIZERS[self.regularizer], value_in(self.lam, d), value_in(self.theta, d)
-        window, finest_warps = value_in(self.window, d), value_in(self.finest_warps, d) or self.warps
-
-        def linearize(term: DataTerm[Any]) -> Linearize:
-            return average(term.linearize, window) if window else term.linearize
+        finest_warps = value_in(self.finest_warps, d) or self.warps
 
         @cache  # levels that have the same steps share them
         def steps(warps: int, momentum: float) -> list[list[Step]]:
@@ -121,10 +111,10 @@ class Variational(Method):
         init: Initializer = no_motion
         for _ in range(self.levels - 1):
             coarser = BothContrastsLNCC() if data.learns_contrast else data
-            init = CoarseToFine(Cascade(init, steps(self.warps, 0.0), linearize(coarser)))
+            init = CoarseToFine(Cascade(init, steps(self.warps, 0.0), coarser.linearize))
         if data.learns_contrast:
             init = RelearnContrast(init, ROUNDS)
-        finest = Cascade(init, steps(finest_warps, value_in(self.momentum, d)), linearize(data))
+        finest = Cascade(init, steps(finest_warps, value_in(self.momentum, d)), data.linearize)
         return Solver(finest, Energy(data, regularizer, lam), self.tolerance)
 
 

@@ -88,8 +88,6 @@ class DataTerm(Protocol[E]):
     """Whether the same tissue must be equally bright in both images."""
     learns_contrast: ClassVar[bool] = False
     """Whether it learns, from a field, what one contrast says of the other: a better field then teaches it more."""
-    takes_window: ClassVar[bool] = False
-    """Whether its expansion can be averaged over the voxels about each."""
 
     def linearize(self, I0: Images, I1: Images, v: Field, h: RelativeSpacing, weight: Weight = None) -> E:
         """Expand the difference of two images at the field v, on voxels with edges h, under the weight there."""
@@ -189,7 +187,6 @@ class Quadratic(DataTerm[NormalEquations], Protocol):
     """A term whose expansion is quadratic in u."""
 
     compares_intensities: ClassVar[bool] = False
-    takes_window: ClassVar[bool] = True
 
     def prox(self, v: Field, lin: NormalEquations, theta: Tensor) -> Field:
         return lin.minimize(v, theta)

@@ -7,9 +7,9 @@ Lengths are in space, where the shortest edge of a voxel counts as 1: |u|² = Σ
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from vrnet.devices import make_rows
-from vrnet.fields.calculus import RelativeSpacing, gradient, scale, smooth, squared_norm, warp
+from vrnet.fields.calculus import RelativeSpacing, gradient, scale, squared_norm, warp
 
 Images = Float[Tensor, "b c *s"]
 Field = Float[Tensor, "b d *s"]
@@ -134,22 +134,6 @@ class NormalEquations(WarpedPair):
 
         return make_rows(make, v)
 
-    def averaged(self, window: float) -> "NormalEquations":
-        """The equations of each voxel with those about it, under a Gaussian of this length: shortest edges of a voxel.
-
-        An edge tells only how far it moved across itself; the edges near it tell the rest (B. Lucas and T. Kanade,
-        IJCAI 1981). What lies outside a mask has no say inside it."""
-        sigmas, w = tuple(window / edge for edge in self.h), self.weight
-        total = None if w is None else smooth(w, sigmas).clamp(min=SMALLEST_WEIGHT)
-
-        def mean(x: Tensor) -> Tensor:
-            return smooth(x, sigmas) if w is None or total is None else smooth(w * x, sigmas) / total
-
-        A = torch.empty_like(self.A)
-        for i, j in combinations_with_replacement(range(len(self.h)), 2):
-            A[:, i, j] = A[:, j, i] = mean(self.A[:, i, j][:, None])[:, 0]
-        return replace(self, A=A, b=mean(self.b))
-
 
 Expansion = Linearization | NormalEquations
 Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing, Weight], Expansion]
@@ -161,11 +145,6 @@ Channels = Callable[[Tensor, RelativeSpacing], Tensor]
 def linearize(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weight = None) -> Linearization:
     """Expand the difference of two images at u, channel by channel."""
     return expand_difference(warp_pair(I0, I1, u, h, weight), lambda I: I)
-
-
-def average(linearize: Callable[..., NormalEquations], window: float) -> Linearize:
-    """The same expansion, its equations averaged over a window."""
-    return lambda I0, I1, u, h, weight: linearize(I0, I1, u, h, weight).averaged(window)
 
 
 def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) -> Linearization:
