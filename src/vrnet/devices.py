@@ -12,7 +12,7 @@ from itertools import chain
 from math import ceil
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Shaped
@@ -179,22 +179,11 @@ def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() and "cuda" in allowed else "cpu")
 
 
-def check_gpus(count: int) -> None:
-    """BadInput if there are fewer GPUs."""
-    if count > torch.cuda.device_count():
-        raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {count}: choose fewer `devices`")
-
-
 def describe_device(device: torch.device) -> str:
     """The name of a GPU; of a CPU, its architecture and how many threads PyTorch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} CPU, {counted(torch.get_num_threads(), 'thread')}"
-
-
-def free_memory(device: torch.device) -> float:
-    """Bytes free on a GPU; elsewhere without limit."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else float("inf")
 
 
 class ModelOnDevices:
@@ -272,25 +261,28 @@ def new_stream(device: torch.device) -> Stream | None:
     return stream
 
 
-def hand_over(tensors: tuple[Tensor, ...], source: Stream | None) -> None:
-    """Make tensors that a stream computes safe to use on the current one."""
-    if source is None:
-        return
-    target = torch.cuda.current_stream(source.device)
-    target.wait_stream(source)
-    for tensor in tensors:
-        tensor.record_stream(target)
+class Lookahead:
+    """Calls a function on a stream of its own, beside the current one of a GPU, and at most one call ahead of it, so
+    that memory holds one more of its results; elsewhere it is called as it is."""
 
+    def __init__(self, device: torch.device) -> None:
+        self._stream = new_stream(device)
+        self._last_call: torch.cuda.Event | None = None
 
-def limit_lookahead(stream: Stream | None, before: torch.cuda.Event | None) -> torch.cuda.Event | None:
-    """Keep a stream at most one step ahead of the current one, so that memory holds one step of its results.
-
-    It waits for the event `before`. Returns the event to wait for in the next step."""
-    if stream is None:
-        return None
-    if before is not None:
-        stream.wait_event(before)
-    return torch.cuda.current_stream(stream.device).record_event()
+    def call(self, function: Callable[..., tuple[Tensor, ...]], *given: Any) -> tuple[Tensor, ...]:
+        """What the function returns, safe to use on the current stream."""
+        if self._stream is None:
+            return function(*given)
+        current = torch.cuda.current_stream(self._stream.device)
+        if self._last_call is not None:
+            self._stream.wait_event(self._last_call)
+        self._last_call = current.record_event()
+        with torch.cuda.stream(self._stream):
+            tensors = function(*given)
+        current.wait_stream(self._stream)
+        for tensor in tensors:
+            tensor.record_stream(current)
+        return tensors
 
 
 def synchronise(device: torch.device) -> None:

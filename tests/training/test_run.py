@@ -9,7 +9,7 @@ from torch.optim import Adam
 from vrnet.devices import channels_last
 from vrnet.errors import BadInput
 from vrnet.files import write_tensors
-from vrnet.training.run import Run, RunState, best_row, load_checkpoint, save_checkpoint
+from vrnet.training.run import Progress, Run, best_row, load_checkpoint, save_checkpoint
 
 CONFIG = {
     "method": "R-L1-1x1",
@@ -112,7 +112,7 @@ ROWS = [
     {"step": 2, "loss": 0.1, "rate": 1e-3, "val_loss": 1e-7},
     {"step": 4, "loss": 1 / 3, "rate": 5e-4, "val_loss": 0.25, "val_dice": 0.9},
 ]
-STATE = RunState(5, torch.tensor(0.7), ROWS)
+STATE = Progress(5, ROWS), torch.tensor(0.7)
 STEPS = 6
 """After which the run ends."""
 
@@ -120,13 +120,13 @@ STEPS = 6
 @pytest.fixture
 def checkpoint(tmp_path, convolutions):
     """The file of a run that was left after 5 steps."""
-    save_checkpoint(tmp_path / "checkpoint.safetensors", *convolutions(), STATE)
+    save_checkpoint(tmp_path / "checkpoint.safetensors", *convolutions(), *STATE)
     return tmp_path / "checkpoint.safetensors"
 
 
 def test_what_is_saved_comes_back_to_the_bit(checkpoint, convolutions):
     model, optimizer = convolutions()
-    save_checkpoint(checkpoint, model, optimizer, STATE)
+    save_checkpoint(checkpoint, model, optimizer, *STATE)
     torch.manual_seed(1)
     other, its_optimizer = convolutions(steps=0)
     assert load_checkpoint(checkpoint, other, its_optimizer, STEPS) == STATE
@@ -137,7 +137,7 @@ def test_what_is_saved_comes_back_to_the_bit(checkpoint, convolutions):
 
 
 def test_a_run_without_a_checkpoint_is_at_its_beginning(tmp_path, convolutions):
-    assert load_checkpoint(tmp_path / "none", *convolutions(), STEPS) == RunState(0, torch.zeros(()), [])
+    assert load_checkpoint(tmp_path / "none", *convolutions(), STEPS) == (Progress(0, []), torch.zeros(()))
     assert not list(tmp_path.iterdir())
 
 
@@ -221,7 +221,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(checkpoint, c
     before = checkpoint.read_bytes()
     monkeypatch.setattr("safetensors.torch.save_file", fill_the_disk)
     with pytest.raises(BadInput, match="No space left"):
-        save_checkpoint(checkpoint, *convolutions(), STATE)
+        save_checkpoint(checkpoint, *convolutions(), *STATE)
     assert checkpoint.read_bytes() == before
     assert list(checkpoint.parent.iterdir()) == [checkpoint]
 
@@ -231,7 +231,7 @@ def test_what_the_optimiser_keeps_lies_in_memory_as_its_parameter_does(tmp_path)
     optimizer = Adam(model.parameters())
     model(torch.rand(1, 3, 8, 8)).sum().backward()
     optimizer.step()
-    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, STATE)
+    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, *STATE)
     load_checkpoint(tmp_path / "c.safetensors", model, optimizer, STEPS)
     for parameter, kept in optimizer.state.items():
         assert kept["exp_avg"].stride() == kept["exp_avg_sq"].stride() == parameter.stride()

@@ -7,15 +7,12 @@ from torch import nn
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
 from vrnet.evaluation.metrics import dice
-from vrnet.fields.calculus import warp, zeros
+from vrnet.fields.calculus import zeros
 from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss
 from vrnet.training.validation import (
-    GAP_PIXELS,
-    TILES,
     Logs,
     dice_of_labels,
-    draw_strip,
     evaluation_mode,
     thetas,
     validate,
@@ -90,42 +87,9 @@ def test_every_theta_is_listed_in_the_order_of_the_steps():
     assert thetas(parse_trainable("VoxelMorph-w1").build(2)) == []
 
 
-def test_a_row_becomes_curves_and_a_picture(d, hearts, tmp_path):
-    sample = hearts(d, [3]).samples[0]
-    Logs(tmp_path, 0).write(ROW, parse_trainable("R-L1-2x1-w1").build(d), sample)
+def test_a_row_becomes_curves(d, tmp_path):
+    Logs(tmp_path, 0).write(ROW, parse_trainable("R-L1-2x1-w1").build(d))
     found = events(tmp_path)
     assert set(found.Tags()["scalars"]) == {"loss", "rate", "val_loss", "val_dice", "theta/1", "theta/2"}
     assert curve(found, "val_dice") == [(4, 0.75)]
     assert curve(found, "theta/2") == [(4, 0.1)]
-    assert found.Tags()["images"] == [f"pair/{TILES}"]
-
-
-def tiles(picture, width):
-    return picture.split(width + GAP_PIXELS, dim=2)
-
-
-def test_the_tiles_are_the_images_the_first_axis_to_the_right(d, smooth_image):
-    shape = (20, 12, 6)[:d]
-    I0, I1 = (smooth_image(shape, 2, seed, torch.float32) for seed in (0, 1))
-    u = zeros(I0)
-    u[:, 0] = 2.0  # along the first axis
-    picture = draw_strip(I0, I1, u)
-    assert picture.shape == (1, 12, 7 * 20 + 6 * GAP_PIXELS)
-    found = [tile[0, :, :20] for tile in tiles(picture, 20)]
-    middle = [I[0, 0].T if d == 2 else I[0, 0, :, :, 3].T for I in (I0, I1, warp(I1, u))]
-    assert len(found) == len(TILES.split(", "))
-    for tile, image in zip(found[:3], middle, strict=True):
-        assert torch.equal(tile, image)
-    assert torch.equal(found[2][:, :-2], middle[1][:, 2:])  # brought two voxels to the left
-    assert torch.equal(found[3], (middle[1] - middle[0]).abs())
-    assert torch.equal(found[4], (middle[2] - middle[0]).abs())
-    assert torch.equal(found[6][1:-1, 1:-1], torch.full((10, 18), 0.5))  # det = 1, from 0 to 2
-
-
-def test_a_fold_is_black_and_growth_is_bright(smooth_image):
-    I = smooth_image((16, 16), 2, 0, torch.float32)
-    x = torch.arange(16.0).view(1, 1, 16, 1).expand(1, 1, 16, 16)
-    for slope, shade in ((-1.5, 0.0), (0.5, 0.75), (3.0, 1.0)):
-        u = torch.cat([slope * x, 0 * x], dim=1)
-        det = tiles(draw_strip(I, I, u), 16)[6][0]
-        assert torch.allclose(det[2:-2, 2:-2], torch.tensor(shade))

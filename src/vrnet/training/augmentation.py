@@ -64,27 +64,27 @@ def draw_transform(
     t = allowed.translation * draw_uniform(batch, d)
     swap = draw_uniform(batch) < 2 * allowed.swap - 1
     gamma = (allowed.gamma * draw_uniform(batch)).exp()
-    return RandomTransform(torch.cat([A, t[..., None]], dim=2), gamma, swap, **draw_jitter(allowed, batch, d))
-
-
-def draw_jitter(allowed: Augmentation, batch: int, d: int) -> dict[str, Tensor]:
-    """The rest of a transform: what is not allowed is not drawn."""
-    found = {}
+    more = {}  # what is not allowed is not drawn
     if allowed.contrast:
-        found["contrast"] = (allowed.contrast * draw_uniform(batch)).exp()
+        more["contrast"] = (allowed.contrast * draw_uniform(batch)).exp()
     if allowed.brightness:
-        found["brightness"] = allowed.brightness * draw_uniform(batch)
+        more["brightness"] = allowed.brightness * draw_uniform(batch)
     if allowed.noise:
-        found["noise"] = allowed.noise * torch.rand(batch)
-        found["noise_seed"] = torch.randint(MAX_SEED, (batch,))
+        more["noise"] = allowed.noise * torch.rand(batch)
+        more["noise_seed"] = torch.randint(MAX_SEED, (batch,))
     if allowed.elastic:
-        found["elastic"] = allowed.elastic * draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
+        more["elastic"] = allowed.elastic * draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
     if allowed.twins:
-        found["twin"] = torch.rand(batch) < allowed.twins
-        largest = allowed.twin_motion * torch.rand(batch) * found["twin"]
+        more["twin"] = torch.rand(batch) < allowed.twins
+        largest = allowed.twin_motion * torch.rand(batch) * more["twin"]
         points = draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
-        found["twin_motion"] = largest.view(-1, *[1] * (d + 1)) * points
-    return found
+        more["twin_motion"] = largest.view(-1, *[1] * (d + 1)) * points
+    return RandomTransform(torch.cat([A, t[..., None]], dim=2), gamma, swap, **more)
+
+
+def draw_uniform(*size: int) -> Tensor:
+    """Independent numbers, uniform from -1 to 1."""
+    return 2 * torch.rand(*size) - 1
 
 
 def rotation_in_planes(chance: Float[Tensor, "b planes"], allowed: Augmentation, d: int) -> Float[Tensor, "b d d"]:
@@ -102,8 +102,20 @@ def rotation_in_planes(chance: Float[Tensor, "b planes"], allowed: Augmentation,
 def augment(
     I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], transform: RandomTransform
 ) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
-    """Apply what was drawn to the pairs; outside the images their border is repeated."""
-    pair = change_intensities(sample_pair(I0, I1, transform), transform)
+    """Apply what was drawn to the pairs; outside the images their border is repeated.
+
+    Gamma, contrast and brightness change alike in both images of a pair; noise is another in each."""
+    pair = sample_pair(I0, I1, transform, "bilinear")
+    pair = pair.clamp(min=1e-6).pow(beside(transform.gamma, pair))
+    if transform.contrast is not None:
+        pair = 0.5 + beside(transform.contrast, pair) * (pair - 0.5)
+    if transform.brightness is not None:
+        pair = pair + beside(transform.brightness, pair)
+    if transform.noise is not None and transform.noise_seed is not None:
+        generator, drawn = torch.Generator(pair.device), []
+        for seed in transform.noise_seed.tolist():  # each pair has its own: others of the batch do not matter
+            drawn.append(torch.randn(pair.shape[1:], generator=generator.manual_seed(seed), device=pair.device))
+        pair = pair + beside(transform.noise, pair) * torch.stack(drawn)
     pair = torch.where(beside(transform.swap, pair), pair.flip(1), pair)
     return pair[:, :1], pair[:, 1:]
 
@@ -121,68 +133,38 @@ def augment_labels(
 
 
 def sample_pair(
-    I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], transform: RandomTransform, mode: str = "bilinear"
+    I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], transform: RandomTransform, mode: str
 ) -> Float[Tensor, "b 2 *s"]:
-    """Both images, or labels, under the random maps."""
-    grid = sampling_grid(transform, tuple(I0.shape))
+    """Both images, or labels, under the random maps; outside them their border is repeated."""
+
+    def sample(I: Float[Tensor, "b c *s"], grid: Float[Tensor, "b *s d"]) -> Float[Tensor, "b c *s"]:
+        return functional.grid_sample(I, grid, mode=mode, padding_mode="border", align_corners=True)
+
+    # Where the new pairs take their values: as torch wants it, from -1 to 1, axes backward.
+    A, t = transform.affine[..., :-1].flip(1, 2), transform.affine[..., -1:].flip(1)
+    grid = functional.affine_grid(torch.cat([A, t], dim=2), list(I0.shape), align_corners=True)
+    if transform.elastic is not None:
+        grid = grid + spline_grid(transform.elastic, tuple(I0.shape[2:]))
     if transform.twin is None or transform.twin_motion is None:
-        return sample(torch.cat([I0, I1], dim=1), grid, mode)
+        return sample(torch.cat([I0, I1], dim=1), grid)
     I1 = torch.where(beside(transform.twin, I1), I0, I1)
     own = grid + spline_grid(transform.twin_motion, tuple(I0.shape[2:]))
-    return torch.cat([sample(I0, grid, mode), sample(I1, own, mode)], dim=1)
-
-
-def sample(I: Float[Tensor, "b c *s"], grid: Float[Tensor, "b *s d"], mode: str) -> Float[Tensor, "b c *s"]:
-    """The values at the points of a grid; outside the image its border is repeated."""
-    return functional.grid_sample(I, grid, mode=mode, padding_mode="border", align_corners=True)
-
-
-def sampling_grid(transform: RandomTransform, shape: tuple[int, ...]) -> Float[Tensor, "b *s d"]:
-    """Where the new pairs, of shape (b, c, *s), take their values: as torch wants it, from -1 to 1, axes backward."""
-    A, t = transform.affine[..., :-1].flip(1, 2), transform.affine[..., -1:].flip(1)
-    grid = functional.affine_grid(torch.cat([A, t], dim=2), list(shape), align_corners=True)
-    if transform.elastic is None:
-        return grid
-    return grid + spline_grid(transform.elastic, shape[2:])
+    return torch.cat([sample(I0, grid), sample(I1, own)], dim=1)
 
 
 def spline_grid(points: Float[Tensor, "b d *k"], shape: tuple[int, ...]) -> Float[Tensor, "b *s d"]:
     """What control points, moved by so many voxels, add to where new images take their values: the cubic B-spline with
-    these values, nowhere beyond the largest."""
+    these values, nowhere beyond the largest. They reach one beyond the grid at either end."""
     half = torch.tensor([(n - 1) / 2 for n in reversed(shape)], device=points.device)
     for axis, n in enumerate(shape, start=2):
-        basis = spline_basis(n, points.shape[axis], points.device)
+        k = points.shape[axis]
+        x = torch.linspace(0, k - 3, n, device=points.device)[:, None] + 1 - torch.arange(k, device=points.device)
+        inner, outer = 2 / 3 - x.square() + x.abs() ** 3 / 2, (2 - x.abs()).clamp(min=0) ** 3 / 6
+        basis = torch.where(x.abs() < 1, inner, outer)
         points = torch.matmul(points.transpose(axis, -1), basis.T).transpose(axis, -1)
     return points.movedim(1, -1).flip(-1) / half
-
-
-def change_intensities(pair: Float[Tensor, "b 2 *s"], transform: RandomTransform) -> Float[Tensor, "b 2 *s"]:
-    """Gamma, contrast and brightness, alike in both images of a pair, and noise, another in each."""
-    pair = pair.clamp(min=1e-6).pow(beside(transform.gamma, pair))
-    if transform.contrast is not None:
-        pair = 0.5 + beside(transform.contrast, pair) * (pair - 0.5)
-    if transform.brightness is not None:
-        pair = pair + beside(transform.brightness, pair)
-    if transform.noise is not None and transform.noise_seed is not None:
-        generator, drawn = torch.Generator(pair.device), []
-        for seed in transform.noise_seed.tolist():  # each pair has its own: others of the batch do not matter
-            drawn.append(torch.randn(pair.shape[1:], generator=generator.manual_seed(seed), device=pair.device))
-        pair = pair + beside(transform.noise, pair) * torch.stack(drawn)
-    return pair
-
-
-def spline_basis(n: int, k: int, device: torch.device) -> Float[Tensor, "n k"]:
-    """The weights of k control points, which reach one beyond the grid at either end, at each of n voxels."""
-    x = torch.linspace(0, k - 3, n, device=device)[:, None] + 1 - torch.arange(k, device=device)
-    inner, outer = 2 / 3 - x.square() + x.abs() ** 3 / 2, (2 - x.abs()).clamp(min=0) ** 3 / 6
-    return torch.where(x.abs() < 1, inner, outer)
 
 
 def beside(values: Tensor, pair: Tensor) -> Tensor:
     """One number per pair, shaped so that it meets all voxels of the pair."""
     return values.view(-1, *[1] * (pair.dim() - 1))
-
-
-def draw_uniform(*size: int) -> Tensor:
-    """Independent numbers, uniform from -1 to 1."""
-    return 2 * torch.rand(*size) - 1

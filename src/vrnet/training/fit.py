@@ -27,15 +27,15 @@ from vrnet.training.run import (
     CHECKPOINT,
     METRICS,
     WEIGHTS,
+    Progress,
     Row,
     Run,
-    RunState,
     best_row,
     load_checkpoint,
     save_checkpoint,
 )
 from vrnet.training.settings import Training
-from vrnet.training.trainer import Trainer, check_devices, keep_settings, launch_fabric
+from vrnet.training.trainer import Trainer, keep_settings, launch_fabric
 from vrnet.training.validation import Logs, thetas, validate
 
 AGREE_EVERY_STEPS = 20
@@ -90,8 +90,7 @@ def fit(
     `start_from` names weights to begin with: a bundled model or a file. `watch` is called with a TrainingStatus about
     twice a second."""
     run, spacing = Run(folder), train.samples[0].spacing
-    start = None if start_from is None else find_start(str(start_from))
-    start_card = None if start is None else check_start(str(start_from), method, len(spacing))
+    start_card = None if start_from is None else check_start(str(start_from), method, len(spacing))
     config = {
         "method": str(method),
         "dimension": len(spacing),
@@ -102,7 +101,10 @@ def fit(
     }
     loss_of(method, settings)  # which fails at once where there is no such term
     pairs = Pairs.from_split(train, settings.uses_labels)
-    check_devices(settings.batch, devices, nodes)
+    if devices < 1 or nodes < 1:
+        raise BadInput("there is nothing to compute on: `devices` and `nodes` are 1 at least")
+    if settings.batch % (devices * nodes):
+        raise BadInput(f"{devices * nodes} devices cannot share a batch of {settings.batch}: choose a multiple")
     run.check(resume)
     run.check_same(config)
     is_first = devices * nodes == 1 or is_first_process()
@@ -117,8 +119,9 @@ def fit(
                 run.begin(config, made_by)
             fabric.barrier()
             trainer = Trainer(fabric, method, pairs.move_to(fabric.device), settings)
-            if start is not None and not exists(folder / CHECKPOINT):
-                trainer.model.load_state_dict(load_weights(start)[0].state_dict())
+            if start_from is not None and not exists(folder / CHECKPOINT):
+                start, _ = load_weights(find_start(str(start_from)))
+                trainer.model.load_state_dict(start.state_dict())
             card = Card(
                 method=str(method),
                 dimension=len(spacing),
@@ -139,8 +142,8 @@ class TrainingLoop:
     def __init__(self, trainer: Trainer, val: PreparedSplit, folder: Path, card: Card) -> None:
         self.trainer, self.val, self.folder, self.card = trainer, val, folder, card
         self.fabric, self.settings = trainer.fabric, trainer.settings
-        found = load_checkpoint(folder / CHECKPOINT, trainer.model, trainer.optimizer, self.settings.steps)
-        self.step, loss_sum, self.rows = found
+        progress, loss_sum = load_checkpoint(folder / CHECKPOINT, trainer.model, trainer.optimizer, self.settings.steps)
+        self.step, self.rows = progress.step, progress.rows
         self.loss_sum = loss_sum.to(self.fabric.device)
         self.logs = Logs(folder, self.step) if self.fabric.is_global_zero else None
         self.reported_step, self.reported_at = self.step, perf_counter()
@@ -195,14 +198,15 @@ class TrainingLoop:
             write_rows(self.rows, self.folder / METRICS)  # after the weights, so that each row has had its own
         self.checkpoint()
         if self.logs is not None:
-            self.logs.write(row, model, self.val.samples[0])
+            self.logs.write(row, model)
         self.reported_at += perf_counter() - began
 
     def checkpoint(self) -> None:
         """Write where the run stands, in the first process; the others wait for it."""
-        state = RunState(self.step, self.mean_over_devices(self.loss_sum), self.rows)
+        loss_sum = self.mean_over_devices(self.loss_sum)
         if self.fabric.is_global_zero:
-            save_checkpoint(self.folder / CHECKPOINT, self.trainer.model, self.trainer.optimizer, state)
+            progress, trainer = Progress(self.step, self.rows), self.trainer
+            save_checkpoint(self.folder / CHECKPOINT, trainer.model, trainer.optimizer, progress, loss_sum)
         self.fabric.barrier()
 
     def mean_over_devices(self, value: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from jaxtyping import Float, Integer, Shaped, UInt8
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.devices import free_memory
 from vrnet.errors import BadInput
 
 MAX_PART_OF_GPU_MEMORY = 0.25
@@ -66,7 +65,7 @@ class Pairs:
 
     def move_to(self, device: torch.device) -> "Pairs":
         """The pairs on a device if they take no more than a quarter of its free memory; otherwise where they are."""
-        if self.images.nbytes > MAX_PART_OF_GPU_MEMORY * free_memory(device):
+        if device.type == "cuda" and self.images.nbytes > MAX_PART_OF_GPU_MEMORY * torch.cuda.mem_get_info(device)[0]:
             return self
         labels = None if self.labels is None else self.labels.to(device)
         return replace(self, images=self.images.to(device), index=self.index.to(device), labels=labels)

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -132,23 +132,14 @@ KEY = "run"
 ADVICE = "train again in another folder"
 
 
-class RunState(NamedTuple):
-    """How far a run is, beside its model and optimiser."""
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: what the header of a checkpoint says."""
 
     step: int
     """Steps done."""
-    loss_sum: Tensor
-    """The sum of the losses since the last row."""
     rows: list[Row]
     """One row per validation."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What the header of a checkpoint says: `RunState` without the tensor."""
-
-    step: int
-    rows: list[dict[str, int | float]]
 
     def __post_init__(self) -> None:
         steps = [0, *(convert_record(row, ValidationRow).step for row in self.rows), self.step]
@@ -156,26 +147,21 @@ class Progress:
             raise BadInput(f"its validations are at steps {steps[1:-1]}, and it is at step {self.step}")
 
 
-def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, state: RunState) -> None:
-    """Write where a run stands, whole or not at all."""
-    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors_of(model, optimizer, state).items()}
-    write_tensors(held, path, {KEY: json.dumps({"step": state.step, "rows": state.rows})})
-
-
-def tensors_of(model: nn.Module, optimizer: Optimizer, state: RunState) -> dict[str, Tensor]:
-    """Every tensor of a run by its name in the file."""
-    tensors = {"total": state.loss_sum} | {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, loss_sum: Tensor) -> None:
+    """Write where a run stands, whole or not at all; `loss_sum` is that since the last row."""
+    tensors = {"total": loss_sum} | {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for number, kept in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in kept.items()}
-    return tensors
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_tensors(held, path, {KEY: json.dumps(asdict(progress))})
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, steps: int) -> RunState:
-    """Bring model and optimiser to where a run of so many steps was left; without a checkpoint it is at its beginning.
+def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, steps: int) -> tuple[Progress, Tensor]:
+    """Bring model and optimiser to where a run of so many steps was left; how far that is, and the sum of losses.
 
-    Nothing is changed unless the file is whole, and of this model."""
+    Without a checkpoint it is at its beginning. Nothing is changed unless the file is whole, and of this model."""
     if not exists(path):
-        return RunState(0, torch.zeros(()), [])
+        return Progress(0, []), torch.zeros(())
     with open_tensors(path, ADVICE) as file:
         progress = file.record(KEY, Progress)
         if progress.step > steps:
@@ -199,4 +185,4 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, steps: i
     for moved, moments in optimizer.state.items():
         for part in moments.keys() - {"step"}:  # fused steps take for granted that they lie in memory as the parameter
             moments[part] = torch.empty_like(moved).copy_(moments[part])
-    return RunState(progress.step, tensors["total"], progress.rows)
+    return progress, tensors["total"]

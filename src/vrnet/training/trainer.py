@@ -19,16 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 from torch.utils.checkpoint import checkpoint
 
-from vrnet.devices import (
-    WARM_UP_CALLS,
-    channels_last,
-    check_gpus,
-    find_device,
-    hand_over,
-    limit_lookahead,
-    new_stream,
-    record_graph,
-)
+from vrnet.devices import WARM_UP_CALLS, Lookahead, channels_last, find_device, record_graph
 from vrnet.errors import BadInput
 from vrnet.methods.method import Trainable
 from vrnet.provenance import how_to_install
@@ -63,18 +54,14 @@ class Trainer:
         trained = RecomputedCascade(self.model) if settings.recompute and self.model.steps else self.model
         self._model, self._optimizer = fabric.setup(trained, self.optimizer)
         self._descend = self.descend
-        self._drawing = new_stream(fabric.device)
-        """Where pairs are drawn, beside the step before: what is copied to a GPU waits for its stream."""
-        self._before: torch.cuda.Event | None = None
+        self._drawing = Lookahead(fabric.device)
+        """Draws pairs beside the step before: what is copied to a GPU waits for its stream."""
         self._warm_up = WARM_UP_CALLS if on_gpu and fabric.world_size == 1 else -1
         """Steps before the first that is recorded as a CUDA graph."""
 
     def step(self, number: int) -> Tensor:
         """Take a step; its loss, which the next step may overwrite."""
-        self._before = limit_lookahead(self._drawing, self._before)
-        with torch.cuda.stream(self._drawing):
-            pair = self.draw(number)
-        hand_over(pair, self._drawing)
+        pair = self._drawing.call(self.draw, number)
         self.seed(number, 1)
         for group in self.optimizer.param_groups:
             group["lr"].fill_(self.settings.rate_at(number))
@@ -158,14 +145,6 @@ def check_lightning() -> None:
         raise BadInput(f"training needs Lightning: {how_to_install('train')}") from error
 
 
-def check_devices(batch: int, devices: int, nodes: int) -> None:
-    """BadInput unless all devices have the same part of a batch."""
-    if devices < 1 or nodes < 1:
-        raise BadInput("there is nothing to compute on: `devices` and `nodes` are 1 at least")
-    if batch % (devices * nodes):
-        raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
-
-
 def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> "Fabric":
     """Lightning's Fabric, on one device or in one process of many; the other processes of this machine start here."""
     check_lightning()
@@ -174,8 +153,8 @@ def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> 
     for name in ("lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.WARNING)
     on_gpu = find_device(device).type == "cuda"
-    if on_gpu:
-        check_gpus(devices)
+    if on_gpu and devices > torch.cuda.device_count():
+        raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {devices}: choose fewer `devices`")
     torch.set_float32_matmul_precision("high")
     fabric = Fabric(
         accelerator="cuda" if on_gpu else "cpu",

@@ -1,29 +1,22 @@
-"""How good a model is on pairs that it is not trained on: the loss, Dice where there are labels, and what TensorBoard
-shows of it: a curve for every column of metrics.csv and every θ, and a strip of pictures of one pair."""
+"""How good a model is on pairs that it is not trained on: the loss, Dice where there are labels, and their curves
+in TensorBoard, one for every column of metrics.csv and every θ."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isnan, nan, pi
+from math import isnan, nan
 from pathlib import Path
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
-from torch.nn import functional
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.data.protocols import Sample
-from vrnet.fields.calculus import determinant, jacobian, warp, warp_labels
+from vrnet.fields.calculus import warp_labels
 from vrnet.training.loss import Loss
 from vrnet.training.run import Row
 
 Scores = dict[str, float]
 """val_loss and, where there are labels, val_dice."""
-TILES = "fixed, moving, warped, difference before, after, grid, det 0 to 2"
-"""What the pictures of a strip show, from left to right."""
-GAP_PIXELS = 2
-"""Width of the white gap between two pictures of a strip."""
-GRID_LINE_EVERY_VOXELS = 8
 
 
 def validate(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> Scores:
@@ -73,17 +66,13 @@ class Logs:
 
         self.writer = SummaryWriter(str(folder / "logs"), purge_step=step + 1)
 
-    def write(self, row: Row, model: nn.Module, sample: Sample) -> None:
-        """The scores of a validation, every θ, and how the model registers the first pair of a subject."""
+    def write(self, row: Row, model: nn.Module) -> None:
+        """The scores of a validation, and every θ."""
         step = int(row["step"])
         for name in row.keys() - {"step"}:
             self.writer.add_scalar(name, row[name], step)
         for number, theta in enumerate(thetas(model), start=1):
             self.writer.add_scalar(f"theta/{number}", theta, step)
-        device = next(model.parameters()).device
-        I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
-        with evaluation_mode(model):
-            self.writer.add_image(f"pair/{TILES}", draw_strip(I0, I1, model(I0, I1, sample.spacing)), step)
         self.writer.flush()
 
 
@@ -91,23 +80,3 @@ def thetas(model: nn.Module) -> list[float]:
     """θ of each data step."""
     found = [parameter for name, parameter in model.named_parameters() if name.endswith("log_theta")]
     return [parameter.exp().item() for parameter in found]
-
-
-def draw_strip(
-    I0: Float[Tensor, "1 1 *s"], I1: Float[Tensor, "1 1 *s"], u: Float[Tensor, "1 d *s"]
-) -> Float[Tensor, "1 h w"]:
-    """Fixed, moving, moving brought to fixed, their difference before and after, a grid, and det(I + ∇u) from 0 to 2;
-    of a volume the middle slice. The first axis runs to the right."""
-    I1w = warp(I1, u)
-    det = determinant(jacobian(u))[:, None].clamp(0, 2) / 2
-    tiles = [I0, I1, I1w, (I1 - I0).abs(), (I1w - I0).abs(), warp(draw_grid(I0), u), det]
-    middle = [tile[0] if tile.dim() == 4 else tile[0, ..., tile.shape[-1] // 2] for tile in tiles]
-    padded = [functional.pad(tile.mT, (0, GAP_PIXELS), value=1.0) for tile in middle]
-    return torch.cat(padded, dim=2)[..., :-GAP_PIXELS]
-
-
-def draw_grid(I: Float[Tensor, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
-    """Soft lines across the first two axes, in the shape of an image: sharp lines break where they are warped."""
-    x, y = ((2 * pi / GRID_LINE_EVERY_VOXELS * torch.arange(n, device=I.device)).cos() for n in I.shape[2:4])
-    waves = torch.maximum(x[:, None], y).clamp(min=0).pow(4)
-    return waves.view(1, 1, *waves.shape, *[1] * (I.dim() - 4)).expand_as(I)
