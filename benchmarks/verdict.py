@@ -34,7 +34,7 @@ from rows import append_row, read_measured
 from volumes import brains as load_brains
 from vrnet import register
 from vrnet.data.acdc import ACDC
-from vrnet.data.hippocampus import Hippocampus
+from vrnet.data.dataset import Hippocampus
 from vrnet.evaluation.metrics import mean_dice
 from vrnet.verdict.evidence import Evidence
 from vrnet.verdict.evidence import evidence_of as evidence_of_pair

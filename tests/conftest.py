@@ -190,8 +190,7 @@ def reader_files(tmp_path_factory):
 def reader(reader_files, tmp_path, monkeypatch):
     """Work in a copy of the files that the documents speak of; training takes one step, and there are few phantoms."""
     from tests.reader import SHAPE, SPACING, fit_briefly
-    from vrnet.data.dataset import DATASETS
-    from vrnet.data.phantoms import Phantoms
+    from vrnet.data.dataset import DATASETS, Phantoms
 
     copytree(reader_files, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)

@@ -10,8 +10,7 @@ import torch
 
 from tests.data.conftest import affine_of, assert_same, heart, write, write_acdc, write_splits, write_ukbb
 from vrnet import BadInput
-from vrnet.data.dataset import DATASETS, find_dataset
-from vrnet.data.phantoms import Phantoms, phantoms3d
+from vrnet.data.dataset import DATASETS, PHANTOMS_3D, Phantoms, find_dataset
 from vrnet.data.splits import SubjectFolder
 from vrnet.fields.calculus import warp_labels
 from vrnet.phantom import phantom
@@ -109,7 +108,7 @@ def test_the_field_brings_the_moving_labels_onto_the_fixed(d):
     assert (warped == sample.fixed_labels)[inside].float().mean() > 0.9
 
 
-@pytest.mark.parametrize("data", [Phantoms(), phantoms3d()])
+@pytest.mark.parametrize("data", [Phantoms(), PHANTOMS_3D()])
 def test_no_patient_is_in_two_splits(data):
     splits = [data.subjects(split) for split in ("train", "val", "test")]
     assert [len(split) for split in splits] == list(data.counts.values())

@@ -5,7 +5,7 @@ import torch
 
 from tests.data.conftest import write, write_splits
 from vrnet import BadInput
-from vrnet.data.hippocampus import Hippocampus
+from vrnet.data.dataset import Hippocampus
 
 SIZES = {"h1": (35, 51, 36), "h2": (34, 50, 41), "h3": (31, 40, 24), "h4": (35, 50, 36)}
 

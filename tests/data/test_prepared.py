@@ -14,8 +14,7 @@ import torch
 from tests.data.conftest import Toy, assert_same, heart, parts_of, random_sample, write, write_acdc, write_splits
 from vrnet import BadInput
 from vrnet.data.acdc import ACDC
-from vrnet.data.dataset import DATASETS, Entry
-from vrnet.data.phantoms import Phantoms
+from vrnet.data.dataset import DATASETS, Entry, Phantoms
 from vrnet.data.prepared import (
     MORE_USES,
     USES,

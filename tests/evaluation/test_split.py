@@ -10,7 +10,7 @@ import torch
 
 from tests.models import saved
 from vrnet import BadInput, parse
-from vrnet.data.phantoms import Phantoms
+from vrnet.data.dataset import Phantoms
 from vrnet.data.prepared import StoredSamples, load_pack, prepare_split, save_pack
 from vrnet.devices import describe_device, use_threads
 from vrnet.errors import InputWarning

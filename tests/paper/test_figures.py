@@ -6,7 +6,7 @@ import torch
 
 from tests.models import trained
 from tests.paper.fake_results import write_result
-from vrnet.data.phantoms import Phantoms
+from vrnet.data.dataset import Phantoms
 from vrnet.errors import BadInput
 from vrnet.files import write_json
 from vrnet.methods.baselines import Identity

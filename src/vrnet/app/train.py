@@ -87,7 +87,7 @@ class Train:
     device_options: Group[DeviceOptions]
 
     def run(self) -> None:
-        from vrnet.data.prepared import USES, splits
+        from vrnet.data.prepared import USES
         from vrnet.devices import find_device
         from vrnet.methods.names import parse_trainable
         from vrnet.training.fit import fit, is_first_process
@@ -105,7 +105,7 @@ class Train:
         if not is_first:
             show_errors_only()
         with stage_progress() as stage:
-            train, val = splits(source, USES[:2], stage, print_line).values()
+            train, val = (source.split(*use, stage, print_line) for use in USES[:2])
         training = settings(method, self.preset, train, self.training_options.changes())
         with training_bar(str(method)) as watch:
             result = fit(

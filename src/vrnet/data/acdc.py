@@ -5,7 +5,6 @@ Which slices are trained on and measured on is chosen in protocols.py.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from vrnet.data import protocols
 from vrnet.data.protocols import Purpose, Sample
@@ -38,8 +37,6 @@ class PatientFolder(SubjectFolder):
 class ACDC(PatientFolder):
     """2D pairs: of three slices to be measured on, of all to be trained on."""
 
-    slices: Literal["all", "three"] = "all"
-    """The slices that are trained on."""
     spacing: float = protocols.SPACING_MM
     size: int = protocols.SIZE
 
@@ -48,7 +45,7 @@ class ACDC(PatientFolder):
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One patient: read, resample, choose slices, scale."""
         images, masks = self.read(subject)
-        make = protocols.all_slices if purpose == "training" and self.slices == "all" else protocols.three_slices
+        make = protocols.all_slices if purpose == "training" else protocols.three_slices
         return make(subject, images, masks, self.spacing, self.size)
 
 

@@ -1,17 +1,25 @@
-"""Data sets by name: where subjects are found, and how each becomes a sample."""
+"""Data sets by name: where subjects are found, and how each becomes a sample. Those of hearts have files of their own;
+hippocampi and phantoms are here."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
+from vrnet.data import protocols
 from vrnet.data.acdc import ACDC, ACDC3D
-from vrnet.data.hippocampus import Hippocampus
 from vrnet.data.manifest import Manifest
-from vrnet.data.phantoms import Phantoms, phantoms3d
 from vrnet.data.protocols import Purpose, Sample
+from vrnet.data.splits import SubjectFolder
 from vrnet.data.ukbb import CMR3D, UKBB
 from vrnet.errors import BadInput
 from vrnet.files import exists, is_folder
+from vrnet.images.image import rescale_images_jointly
+from vrnet.phantom import phantom
+from vrnet.vocabulary import HEART, HIPPOCAMPUS
 
 
 @runtime_checkable
@@ -44,6 +52,83 @@ class Dataset(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Hippocampus(SubjectFolder):
+    """Task 4 of the Medical Segmentation Decathlon: images/NAME.nii.gz, labels/NAME.nii.gz, in 3D.
+
+    Subjects are registered with each other, each (fixed) with the next of its split (moving), the last with the first.
+    Each image has its own scaling, its own centre, and axes that run as the world's do."""
+
+    spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
+    shape: tuple[int, ...] = (48, 64, 48)
+    """Room for every image of the data set."""
+
+    name = "hippocampus"
+    structures = HIPPOCAMPUS
+    pairs_across_subjects = True
+
+    def sources(self, subject: str, purpose: Purpose) -> list[Path]:
+        """The images of the subject and of the next, and their labels; to be trained on, these if they are there."""
+        pair = subject, self.partner(subject)
+        images, labels = ([self.root / folder / f"{name}.nii.gz" for name in pair] for folder in ("images", "labels"))
+        return images + protocols.labels_for(purpose, labels)
+
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        """One pair: read, scale each, bring both to one grid."""
+        files = self.sources(subject, purpose)
+        images = [protocols.read_volume(path) for path in files[:2]]
+        masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
+        about = [protocols.centred_grid(image.grid, self.shape, self.spacing, np.eye(3)) for image in images]
+        grids = [protocols.snap_to_voxels(grid, image.grid) for grid, image in zip(about, images, strict=True)]
+        fixed, moving = map(protocols.image_on, [rescale_images_jointly(image)[0] for image in images], grids)
+        return Sample(subject, fixed, moving, self.spacing, *map(protocols.labels_on, masks, grids))
+
+    def partner(self, subject: str) -> str:
+        """The next subject of the split, cyclically."""
+        names = next(names for names in self.splits.values() if subject in names)
+        if len(names) == 1:
+            raise BadInput(f"{subject} is alone in the split that it is in: pairs are made of two subjects")
+        return names[(names.index(subject) + 1) % len(names)]
+
+
+FIRST_SEED = {"train": 0, "val": 1000, "test": 2000}
+
+
+@dataclass(frozen=True)
+class Phantoms:
+    """Cohorts of phantoms, one seed per patient: one pair each, with labels and true motion whatever the purpose."""
+
+    name: str = "phantom"
+    shape: tuple[int, ...] = (160, 160)
+    spacing: float = 1.8
+    """Edge of a voxel along every axis, in mm."""
+    counts: Mapping[str, int] = field(default_factory=lambda: {"train": 40, "val": 10, "test": 20})
+    """Patients of each split."""
+
+    structures = HEART
+    pairs_across_subjects = False
+
+    def subjects(self, split: str) -> list[str]:
+        """phantom-SEED of each patient of a split."""
+        if split not in self.counts:
+            raise BadInput(f'there is no split "{split}" of phantoms: choose one of {", ".join(self.counts)}')
+        first = FIRST_SEED[split]
+        return [f"phantom-{seed:04d}" for seed in range(first, first + self.counts[split])]
+
+    def sources(self, subject: str, purpose: Purpose) -> list[Path]:
+        """No files: phantoms are made of their seeds."""
+        return []
+
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        """The patient of the seed in the name."""
+        made = phantom(int(subject.rsplit("-", 1)[1]), self.shape, self.spacing)
+        return Sample(subject, made.fixed, made.moving, made.spacing, made.fixed_labels, made.moving_labels, made.field)
+
+
+PHANTOMS_3D = partial(Phantoms, "phantom3d", (128, 128, 96), 1.2, {"train": 24, "val": 4, "test": 8})
+"""Volumes of the size of 3D cardiac MR; fewer patients, since each takes longer to make."""
+
+
 class Entry(NamedTuple):
     """A data set that can be asked for."""
 
@@ -61,7 +146,7 @@ DATASETS = {
     "cmr3d": Entry("cardiac MR in the UK Biobank's folders: 3D (1.2 mm, 128x128x96)", "folder", CMR3D),
     "hippocampus": Entry("MSD hippocampi, across subjects: 3D (1 mm, 48x64x48)", "folder", Hippocampus),
     "phantom": Entry("beating hearts made on the spot, motion known: 2D (1.8 mm, 160x160)", None, Phantoms),
-    "phantom3d": Entry("beating hearts made on the spot, motion known: 3D (1.2 mm, 128x128x96)", None, phantoms3d),
+    "phantom3d": Entry("beating hearts made on the spot, motion known: 3D (1.2 mm, 128x128x96)", None, PHANTOMS_3D),
     "manifest": Entry("your own pairs, listed in a CSV file: 2D images, stacks or volumes", "file", Manifest.read),
 }
 

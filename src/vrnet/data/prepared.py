@@ -55,21 +55,6 @@ def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
     return about | {name: np.round(image).astype(np.uint16) for name, image in images.items()} | others
 
 
-def sample_of(arrays: Mapping[str, Shaped[ndarray, "..."]]) -> Sample:
-    """The sample that a file kept; one of DAMAGE if it kept another thing."""
-    b, _, *s = arrays["fixed"].shape
-    spacing = tuple(arrays["spacing"].tolist())
-    if b < 1 or len(s) not in (2, 3) or 0 in s or not all(MIN_SPACING_MM <= h <= MAX_SPACING_MM for h in spacing):
-        raise ValueError(f"no images are of shape {arrays['fixed'].shape} and spacing {spacing}")
-    shapes = dict.fromkeys(DTYPES, (b, 1, *s)) | {"spacing": (len(s),), "field": (b, len(s), *s)}
-    for name in DTYPES:
-        if name in arrays and (arrays[name].dtype, arrays[name].shape) != (np.dtype(DTYPES[name]), shapes[name]):
-            raise ValueError(f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}")
-    fixed, moving = (torch.from_numpy(arrays[name] / np.float32(STEPS)) for name in ("fixed", "moving"))
-    others = {name: torch.from_numpy(arrays[name]) for name in OPTIONAL if name in arrays}
-    return Sample(str(arrays["name"]), fixed, moving, spacing, **others)
-
-
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
     """Write named arrays in one file, whole or not at all; no more than one is held at a time."""
     with atomic_write(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as file:
@@ -83,12 +68,19 @@ def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
     path, place = places[subject]
     try:
         with np.load(path) as file:
-            found = sample_of({name: file[place + name] for name in ("name", *DTYPES) if place + name in file})
-        if found.name != subject:
-            raise ValueError(f"it is of {found.name}")
+            arrays = {name: file[place + name] for name in ("name", *DTYPES) if place + name in file}
+        (b, _, *s), spacing = arrays["fixed"].shape, tuple(arrays["spacing"].tolist())
+        shapes = dict.fromkeys(DTYPES, (b, 1, *s)) | {"spacing": (len(s),), "field": (b, len(s), *s)}
+        is_fit = b > 0 and len(s) in (2, 3) and 0 not in s and all(MIN_SPACING_MM <= h <= MAX_SPACING_MM for h in spacing)
+        for name in arrays.keys() & DTYPES.keys():
+            is_fit &= (arrays[name].dtype, arrays[name].shape) == (np.dtype(DTYPES[name]), shapes[name])
+        if not is_fit or str(arrays["name"]) != subject:
+            raise ValueError(f"not the sample of {subject}")
+        fixed, moving = (torch.from_numpy(arrays[name] / np.float32(STEPS)) for name in ("fixed", "moving"))
+        others = {name: torch.from_numpy(arrays[name]) for name in OPTIONAL if name in arrays}
+        return Sample(subject, fixed, moving, spacing, **others)
     except DAMAGE as error:
         raise BadInput(f"{subject}: {path} is damaged, or no longer there: remove it, and {PREPARE_AGAIN}") from error
-    return found
 
 
 # Splits, whose samples are read when they are asked for.
@@ -358,11 +350,6 @@ class Source:
         return load_pack(Path(self.data))
 
 
-def splits(source: Source, uses: Iterable[Use], stage: Stage, say: Callable[[str], None]) -> dict[Use, PreparedSplit]:
-    """Several prepared splits."""
-    return {use: source.split(*use, stage, say) for use in uses}
-
-
 def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[Use, PreparedSplit]:
     """Prepare the splits that a data set has, and put them in one file."""
     check_file(path, (PACK_SUFFIX,))
@@ -370,7 +357,7 @@ def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -
     for use in (*USES, *MORE_USES.get(source.data, ())):
         with suppress(BadInput):  # which is raised for a split that nobody is in
             uses += [use] if source.dataset.subjects(use[0]) else []
-    parts = splits(source, uses or USES, stage, say)
+    parts = {use: source.split(*use, stage, say) for use in uses or USES}
     stage(f"writing {path}")
     save_pack(parts, path)
     return parts

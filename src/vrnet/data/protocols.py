@@ -100,41 +100,40 @@ QUANTILES = 0.25, 0.5, 0.75
 MIN_PIXELS = 10
 
 
-def plane_grid(own: Grid, spacing: float, size: int) -> Grid:
-    """The slices of a stack in size x size voxels about their centre, their axes running as the world's do."""
-    return centred_grid(own, (size, size, own.shape[2]), (spacing, spacing, own.spacing[2]), own.forward_axes)
+def slices_of(
+    images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int
+) -> tuple[tuple[Tensor, ...], list[Tensor]]:
+    """The slices of stacks, all scaled as one, and of their masks, in size x size voxels about the centre of the first
+    stack, their axes running as the world's do."""
+    own = images[0].grid
+    grid = centred_grid(own, (size, size, own.shape[2]), (spacing, spacing, own.spacing[2]), own.forward_axes)
+    stacks = rescale_jointly(*(to_batch(place_image(image, grid).array, ACROSS_STACK) for image in images))
+    return stacks, [labels_on(mask, grid, ACROSS_STACK) for mask in masks]
 
 
 def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
     """End-systole (the second image) to end-diastole (the first) in the slices to be measured on."""
-    grid = plane_grid(images[0].grid, spacing, size)
-    labels = [labels_on(mask, grid, ACROSS_STACK) for mask in masks]
+    stacks, labels = slices_of(images, masks, spacing, size)
     chosen = choose_slices(labels, name)
-    fixed, moving, *labels = (part[chosen] for part in (*image_slices(images, grid), *labels))
+    fixed, moving, *labels = (part[chosen] for part in (*stacks, *labels))
     return Sample(name, fixed, moving, (spacing, spacing), *labels)
 
 
 def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
     """Every later frame to the first, in all slices that are not constant in either; with the masks of all frames, or
     without labels."""
-    grid = plane_grid(images[0].grid, spacing, size)
-    fixed, moving = later_to_first(image_slices(images, grid))
+
+    def later_to_first(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        first, *later = frames
+        return first.repeat(len(later), 1, 1, 1), torch.cat(later)
+
+    stacks, labels = slices_of(images, masks, spacing, size)
+    fixed, moving = later_to_first(stacks)
     shown = not_constant(fixed) & not_constant(moving)
     if not shown.any():
         raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
-    labels = later_to_first([labels_on(mask, grid, ACROSS_STACK) for mask in masks]) if masks else ()
-    return Sample(name, fixed[shown], moving[shown], (spacing, spacing), *(part[shown] for part in labels))
-
-
-def later_to_first(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The slices of the first frame, again for each later one, and those of the later ones."""
-    first, *later = frames
-    return first.repeat(len(later), 1, 1, 1), torch.cat(later)
-
-
-def image_slices(images: Sequence[Image], grid: Grid) -> tuple[Float[Tensor, "n 1 h w"], ...]:
-    """The slices of each stack on a grid, all scaled as one."""
-    return rescale_jointly(*(to_batch(place_image(image, grid).array, ACROSS_STACK) for image in images))
+    shown_labels = [part[shown] for part in later_to_first(labels)] if labels else []
+    return Sample(name, fixed[shown], moving[shown], (spacing, spacing), *shown_labels)
 
 
 def choose_slices(labels: Sequence[UInt8[Tensor, "n 1 h w"]], name: str) -> list[int]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from vrnet.data.phantoms import Phantoms
+from vrnet.data.dataset import Phantoms
 from vrnet.data.protocols import Purpose
 from vrnet.methods.external import FFD, Demons, SyN
 from vrnet.methods.method import Method, Trainable
