@@ -71,7 +71,8 @@ def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
             arrays = {name: file[place + name] for name in ("name", *DTYPES) if place + name in file}
         (b, _, *s), spacing = arrays["fixed"].shape, tuple(arrays["spacing"].tolist())
         shapes = dict.fromkeys(DTYPES, (b, 1, *s)) | {"spacing": (len(s),), "field": (b, len(s), *s)}
-        is_fit = b > 0 and len(s) in (2, 3) and 0 not in s and all(MIN_SPACING_MM <= h <= MAX_SPACING_MM for h in spacing)
+        is_fit = b > 0 and len(s) in (2, 3) and 0 not in s
+        is_fit &= all(MIN_SPACING_MM <= h <= MAX_SPACING_MM for h in spacing)
         for name in arrays.keys() & DTYPES.keys():
             is_fit &= (arrays[name].dtype, arrays[name].shape) == (np.dtype(DTYPES[name]), shapes[name])
         if not is_fit or str(arrays["name"]) != subject:

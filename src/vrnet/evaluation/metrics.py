@@ -150,36 +150,22 @@ def by_label(
     """{label: measure(mask in a, mask in b)}, with the label's number as text.
 
     The masks are cut to a box around the label, since a structure is small and the image is not."""
-    in_a, in_b = bounding_boxes(a), bounding_boxes(b)
-    found = {}
-    for label in labels:
-        box = joint_box([boxes[label] for boxes in (in_a, in_b) if label in boxes])
-        found[str(label)] = measure(a[box] == label, b[box] == label)
-    return found
-
-
-def bounding_boxes(labels: Integer[ndarray, "*s"]) -> dict[int, Box]:
-    """The smallest box around each value of a label map."""
     from scipy import ndimage
 
-    values = np.unique(labels)
-    ranks = np.searchsorted(values, labels) + 1  # find_objects would list every number up to the largest label
-    return dict(zip(values.tolist(), ndimage.find_objects(ranks), strict=True))
-
-
-def joint_box(boxes: list[Box]) -> Box:
-    """The smallest box around all boxes, one voxel larger on each side; everything if there are none.
-
-    With that margin an axis has length 1 in the box only if it has in the image, where it means a single slice."""
-    return tuple(
-        slice(max(min(side.start for side in sides) - 1, 0), max(side.stop for side in sides) + 1)
-        for sides in zip(*boxes, strict=True)
-    )
-
-
-def point_errors(mapped: Float[ndarray, "n d"], targets: Float[ndarray, "n d"]) -> Float[ndarray, " n"]:
-    """Target registration error |mapped − target| of each point; in mm, for points in mm."""
-    return np.linalg.norm(mapped - targets, axis=1)
+    boxes: dict[int, list[Box]] = {}
+    for map_ in (a, b):
+        values = np.unique(map_)
+        ranks = np.searchsorted(values, map_) + 1  # find_objects would list every number up to the largest label
+        for value, box in zip(values.tolist(), ndimage.find_objects(ranks), strict=True):
+            boxes.setdefault(value, []).append(box)
+    found = {}
+    for label in labels:  # one voxel larger on each side: an axis has length 1 only if it has in the image, a slice
+        box = tuple(
+            slice(max(min(side.start for side in sides) - 1, 0), max(side.stop for side in sides) + 1)
+            for sides in zip(*boxes.get(label, ()), strict=True)
+        )
+        found[str(label)] = measure(a[box] == label, b[box] == label)
+    return found
 
 
 def folding_percent(u: Float[Tensor, "b d *s"]) -> float:

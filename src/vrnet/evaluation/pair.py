@@ -23,7 +23,6 @@ from vrnet.evaluation.metrics import (
     jacobian_gradient,
     mean_absolute_error,
     normalised_cross_correlation,
-    point_errors,
     surface_distances,
 )
 from vrnet.files import exists
@@ -63,7 +62,8 @@ def measure(result: PairResult) -> dict[str, Any]:
     if result.compared is not None:
         masks = {"fixed": result.masks.fixed, "moving": result.masks.moving}
         measures["masks"] = {role: name_of(mask) for role, mask in masks.items()}
-        measures["mask_paths"] = {role: path_of(mask) for role, mask in masks.items()}
+        paths = {role: None if mask is None else Path(mask.name).absolute() for role, mask in masks.items()}
+        measures["mask_paths"] = {role: str(path) if path and exists(path) else None for role, path in paths.items()}
     return measures
 
 
@@ -117,11 +117,6 @@ def name_of(image: Image | None) -> str | None:
     return None if image is None else Path(image.name).name
 
 
-def path_of(image: Image | None) -> str | None:
-    """Where the file is that an image came from, so that it is found again; None if it came from none."""
-    return str(Path(image.name).absolute()) if image is not None and exists(Path(image.name)) else None
-
-
 def similarity(
     fixed: Real[ndarray, "*s"],
     moving: Real[ndarray, "*s"],
@@ -144,23 +139,19 @@ def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
 
     Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it. It is
     turned as the world's axes run, as where folds are repaired: both count the same voxels."""
-    field, grid = in_world_order(field, grid)
-    u, axes = torch.from_numpy(field), range(len(field))
+    ordered = grid.reordered(grid.order)
+    field = np.flip(
+        field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order)),
+        [1 + axis for axis in ordered.backward],
+    ).copy()
+    field[list(ordered.backward)] *= -1
+    grid, u, axes = ordered.flipped(ordered.backward), torch.from_numpy(field), range(len(field))
     if len(field) == 3:  # of several still axes, the one that slices lie across, though another may have been said
         still = [axis for axis in axes if np.abs(field[axis]).max() * grid.spacing[axis] < STILL_MM]
         if still:
             across = grid.across if grid.across in still else still[0]
             return batch_regularity(u[[axis for axis in axes if axis != across]].movedim(1 + across, 0))
     return batch_regularity(u[None])
-
-
-def in_world_order(field: Float[ndarray, "d *s"], grid: Grid) -> tuple[Float[ndarray, "d *t"], Grid]:
-    """A field in voxels, and its grid, with the axes in the order of the world's, and running as these do."""
-    ordered = grid.reordered(grid.order)
-    turned = field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order))
-    turned = np.flip(turned, [1 + axis for axis in ordered.backward]).copy()
-    turned[list(ordered.backward)] *= -1
-    return turned, ordered.flipped(ordered.backward)
 
 
 def batch_regularity(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
@@ -273,7 +264,8 @@ def target_registration_error(
     """Mean |x − y| before and |φ(x) − y| after, over landmarks x of fixed and y of moving; in mm, for points in mm.
 
     φ(x) is where the registration puts x."""
-    return {"before": mean(point_errors(fixed, moving)), "after": mean(point_errors(mapped, moving))}
+    errors = {"before": fixed - moving, "after": mapped - moving}
+    return {when: mean(np.linalg.norm(error, axis=1)) for when, error in errors.items()}
 
 
 def add_mean(values: dict[str, float]) -> dict[str, float]:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, make_plan
+from vrnet.cohort.results import CohortFolder, Recipe, Survey, make_plan
 from vrnet.cohort.run import Task, check_jobs, open_executor, run_tasks
 from vrnet.cohort.table import Subject, is_folder_name
 from vrnet.data.prepared import PreparedSplit, safe_name
@@ -132,13 +132,29 @@ def evaluate_split(
         {"method": str(ready), "weights": weights, "folds": folds, "device": place.type, "data": pairs.data,
          "structures": work.structures, "vrnet": __version__, "commit": commit()}
     )  # fmt: skip
+    subjects = [
+        Subject(
+            name if is_folder_name(name) else f"{number:06d}_{safe_name(name)}",
+            {},
+            carried=(name,),  # what it is called in its data set
+            values={"sample": pairs.identity(name)},
+        )
+        for number, name in enumerate(pairs.names, start=1)
+    ]
     task = Task(CohortFolder(folder.absolute()), work, recipe)
-    plan = make_plan(task.folder, subjects := subjects_of(pairs), task.recipe)
+    plan = make_plan(task.folder, subjects, recipe)
+    to_do = plan.to_do(retry=True)
     if plan.done:
-        say(f"{counted(len(plan.done), 'subject')} measured already, {len(plan.to_do(retry=True)):,} to do.")
+        say(f"{counted(len(plan.done), 'subject')} measured already, {len(to_do):,} to do.")
     for change, number in plan.changes.items():
         say(f"{counted(number, 'subject')} to measure again: {change}.")
-    run_plan(task, plan, jobs, stage(f"{ready} on {counted(len(subjects), 'subject')}"))
+    tick = stage(f"{ready} on {counted(len(subjects), 'subject')}")
+    try:
+        with open_executor(len(to_do), jobs) as executor:
+            task.folder.make(ended={one.name for one in (*plan.done, *plan.failed)})
+            run_tasks(task, to_do, executor, lambda tally: tick(1 - tally.left / max(len(plan.done) + len(to_do), 1)))
+    finally:
+        build_once.cache_clear()
     rows, before, failed = read_results(task, subjects)
     summary: dict[str, Any] = {
         "method": str(ready),
@@ -193,30 +209,6 @@ def build_once(
         blank = torch.zeros(1, *shape, device=device)
         replay = capture_graph(lambda I0, I1: find(I0, I1, spacing), blank, blank)
     return ready, lambda I0, I1, spacing=None, masks=None: replay(I0, I1).clone()
-
-
-def subjects_of(pairs: PreparedSplit) -> list[Subject]:
-    """The subjects of a split as those of a cohort; a name that no folder can have is changed, and numbered."""
-    return [
-        Subject(
-            name if is_folder_name(name) else f"{number:06d}_{safe_name(name)}",
-            {},
-            carried=(name,),  # what it is called in its data set
-            values={"sample": pairs.identity(name)},
-        )
-        for number, name in enumerate(pairs.names, start=1)
-    ]
-
-
-def run_plan(task: Task, plan: Plan, jobs: int, tick: Callable[[float], None]) -> None:
-    """Measure the subjects that are to do."""
-    subjects, done = plan.to_do(retry=True), len(plan.done)
-    try:
-        with open_executor(len(subjects), jobs) as executor:
-            task.folder.make(ended={one.name for one in (*plan.done, *plan.failed)})
-            run_tasks(task, subjects, executor, lambda tally: tick(1 - tally.left / max(done + len(subjects), 1)))
-    finally:
-        build_once.cache_clear()
 
 
 def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[Row], dict[str, str]]:
