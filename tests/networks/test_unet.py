@@ -18,8 +18,6 @@ from vrnet.networks.unet import (
     convolve_slices,
     expand_blocks,
     half_unet,
-    has_half_precision,
-    slices_at_once,
     unet,
     unet_2d,
     unet_3d,
@@ -48,12 +46,6 @@ def test_a_transposed_convolution_makes_a_block_of_each_voxel(kind, bias, random
     expected = kind.__base__.forward(conv, x)
     torch.testing.assert_close(expand_blocks(conv, x), expected)
     torch.testing.assert_close(conv(x), expected)
-
-
-@pytest.mark.parametrize(("outputs", "kernel", "stride", "together"), [(64, 3, 2, 1), (8, 3, 1, 2), (3, 5, 1, 5)])
-def test_narrow_convolutions_make_several_slices_at_once(outputs, kernel, stride, together):
-    """Eight channels of two slices fill the processor, and see 4 slices instead of twice 3."""
-    assert slices_at_once(Conv3d(5, outputs, kernel, stride=stride)) == together
 
 
 @pytest.fixture
@@ -104,16 +96,6 @@ def test_a_model_finds_the_same_to_a_hundredth_of_a_voxel_in_half_precision(monk
         with torch.no_grad():
             found.append(load_bundled("short-axis").model(heart.fixed, heart.moving))
     assert 0 < (found[0] - found[1]).abs().max() < 0.01
-
-
-@pytest.mark.parametrize(
-    ("text", "is_there"), [("Features : fp asimd asimdhp", True), ("Features : fp asimd", False), (None, False)]
-)
-def test_half_precision_is_for_processors_that_say_they_have_it(tmp_path, monkeypatch, text, is_there):
-    monkeypatch.setattr(convolution, "IS_ARM", True)
-    if text is not None:
-        (tmp_path / "cpuinfo").write_text(text)
-    assert has_half_precision(tmp_path / "cpuinfo") == is_there
 
 
 def size(net):

@@ -46,16 +46,9 @@ class Turn(NamedTuple):
         return u[:, back].permute(0, 1, *(2 + axis for axis in back))
 
 
-def turns_of(d: int, spacing: Spacing) -> list[Turn]:
-    """The 8 flips of a volume; the 4 of a picture and, where its pixels are squares, 4 with axes exchanged."""
-    is_square = spacing is None or abs(spacing[0] / spacing[1] - 1) < SQUARE_TOLERANCE
-    orders = list(permutations(range(d))) if d == 2 and is_square else [tuple(range(d))]
-    flips = [tuple(axis for axis in range(d) if chosen[axis]) for chosen in product((False, True), repeat=d)]
-    return [Turn(order, reversed) for order in orders for reversed in flips]
-
-
 class AverageOverTurns(nn.Module):
-    """What finds a field, asked once for each turn; without a spacing, voxels have `own_spacing`."""
+    """What finds a field, asked once for each of the 8 flips of a volume; or of the 4 of a picture and, of square
+    pixels, 4 with axes exchanged. Without a spacing, voxels have `own_spacing`."""
 
     def __init__(self, find: Initializer, own_spacing: Spacing = None) -> None:
         super().__init__()
@@ -68,7 +61,11 @@ class AverageOverTurns(nn.Module):
         spacing: Spacing = None,
         masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
-        turns, total = turns_of(I0.dim() - 2, spacing or self.own_spacing), zeros(I0)
+        d, total, own = I0.dim() - 2, zeros(I0), spacing or self.own_spacing
+        is_square = own is None or abs(own[0] / own[1] - 1) < SQUARE_TOLERANCE
+        orders = list(permutations(range(d))) if d == 2 and is_square else [tuple(range(d))]
+        flips = [tuple(axis for axis in range(d) if chosen[axis]) for chosen in product((False, True), repeat=d)]
+        turns = [Turn(order, reversed) for order in orders for reversed in flips]
         for turn in turns:
             seen = masks and masks.map(turn.apply)
             h = spacing and tuple(spacing[axis] for axis in turn.order)
@@ -109,8 +106,8 @@ class Averaged(Method):
         return ("method",)
 
 
-for name, value in vars(Method).items():
-    if isinstance(value, property) and name not in vars(Averaged):
+for name in (*Method.__annotations__, *(key for key, value in vars(Method).items() if isinstance(value, property))):
+    if name not in vars(Averaged):
         setattr(Averaged, name, property(attrgetter(f"method.{name}")))
 
 

@@ -4,7 +4,6 @@ Each is a cascade like any other: VoxelMorph and Siamese are empty ones, RC-Net 
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +19,6 @@ from vrnet.methods.method import (
     Method,
     Trainable,
     check_width,
-    parse_width,
     suffix,
 )
 from vrnet.methods.parameters import check_at_most
@@ -105,16 +103,16 @@ class RCNet(Trainable):
         return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets]).to(device)
 
 
-def parse_rcnet(name: str) -> RCNet | None:
-    """3xRC-Net, 3xRC-Net-w16, or 3xRC-Net-half-w32."""
-    found = re.fullmatch(rf"{COUNT}xRC-Net(-half)?(?:-w{COUNT})?", name, flags=re.IGNORECASE)
-    return RCNet(int(found[1]), parse_width(found[3]), "half" if found[2] else "full") if found else None
-
-
-def parse_single(kind: Callable[[int | None], Trainable], name: str) -> Trainable | None:
-    """One network, such as VoxelMorph, or VoxelMorph-w32."""
-    found = re.fullmatch(rf"{kind(None)}(?:-w{COUNT})?", name, flags=re.IGNORECASE)
-    return kind(parse_width(found[1])) if found else None
+def parse_baseline(name: str) -> Trainable | None:
+    """VoxelMorph, Siamese, 3xRC-Net or 3xRC-Net-half, each also with a width, as VoxelMorph-w32."""
+    form = rf"(?:(VoxelMorph)|(Siamese)|{COUNT}xRC-Net(-half)?)(?:-w{COUNT})?"
+    found = re.fullmatch(form, name, flags=re.IGNORECASE)
+    if not found:
+        return None
+    width = int(found[5]) if found[5] else None
+    if found[3]:
+        return RCNet(int(found[3]), width, "half" if found[4] else "full")
+    return VoxelMorph(width) if found[1] else Siamese(width)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,13 @@ class LossTerms(NamedTuple):
 class Method(Protocol):
     """A frozen dataclass: its fields are its parameters, and str(method) is its name, which parses back to it."""
 
+    package: str | None = None
+    """What must be installed for it, if anything."""
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    """Where it can run."""
+    is_trainable: bool = False
+    """Whether it must be trained, and given weights, before it can register."""
+
     @property
     def summary(self) -> str:
         """One line on what it is."""
@@ -65,16 +72,6 @@ class Method(Protocol):
         return "images in-painted outside them"
 
     @property
-    def package(self) -> str | None:
-        """What must be installed for it, if anything."""
-        return None
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """Where it can run."""
-        return ("cpu", "cuda")
-
-    @property
     def is_network(self) -> bool:
         """Whether it is made of convolutions, which are worth sharing among threads and recording on a GPU."""
         return False
@@ -88,11 +85,6 @@ class Method(Protocol):
     def takes_flips(self) -> bool:
         """Whether mirrored images are as good for it; not for a network that was trained without them."""
         return True
-
-    @property
-    def is_trainable(self) -> bool:
-        """Whether it must be trained, and given weights, before it can register."""
-        return False
 
     @property
     def weights(self) -> str | None:
@@ -136,15 +128,16 @@ SHORTHAND = (
 class Trainable(Method, Protocol):
     """A learned method without weights: training builds a fresh model of it."""
 
+    loss: LossTerms = LossTerms("L1", "Diffusion")
+    """What it is trained with, where nothing else is asked for."""
+    is_trainable: bool = True
+    is_network: bool = True
+    masks: str = MASKS_OF_NETWORKS
+
     @property
     def width(self) -> int | None:
         """Channels of the first level of its networks; None stands for the paper's."""
         ...
-
-    @property
-    def loss(self) -> LossTerms:
-        """What it is trained with, where nothing else is asked for."""
-        return LossTerms("L1", "Diffusion")
 
     def build(self, d: int, device: torch.device = CPU) -> Any:
         """A fresh model, its first weights drawn by torch's generator."""
@@ -160,18 +153,6 @@ class Trainable(Method, Protocol):
         return 1
 
     @property
-    def is_network(self) -> bool:
-        return True
-
-    @property
-    def is_trainable(self) -> bool:
-        return True
-
-    @property
-    def masks(self) -> str:
-        return MASKS_OF_NETWORKS
-
-    @property
     def fixed_parameters(self) -> tuple[str, ...]:
         return SHORTHAND
 
@@ -185,7 +166,3 @@ def check_width(width: int | None) -> None:
 def suffix(width: int | None) -> str:
     """How a name says the width, where it is not the paper's."""
     return "" if width is None else f"-w{width}"
-
-
-def parse_width(digits: str | None) -> int | None:
-    return int(digits) if digits else None

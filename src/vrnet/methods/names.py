@@ -76,7 +76,15 @@ def parse(name: str) -> Method:
     base, given = split_name(name)
     found = find_base(base)
     if found is None:
-        raise BadInput(f'no method is called "{base}": {hint(base)}')
+        if parse_template(base):
+            told = "`vrnet template` makes one: give its file to vrnet.load_method, or on the command line by --weights"
+        elif base.endswith(SUFFIX):
+            told = "give a file of weights to vrnet.load_method, or on the command line by --weights"
+        else:
+            known = (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)
+            choice = f"choose one of {', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
+            told = did_you_mean(base, known) or choice
+        raise BadInput(f'no method is called "{base}": {told}')
     return with_parameters(found, given)
 
 
@@ -96,16 +104,6 @@ def find_base(name: str) -> Method | None:
     if is_bundled(name):
         return load_bundled(name)
     return {str(method).casefold(): method for method in all_methods()}.get(name.casefold()) or parse_learned(name)
-
-
-def hint(name: str) -> str:
-    """What may have been meant by a name that is none."""
-    if parse_template(name):
-        return "`vrnet template` makes one: give its file to vrnet.load_method, or on the command line by --weights"
-    if name.endswith(SUFFIX):
-        return "give a file of weights to vrnet.load_method, or on the command line by --weights"
-    known = (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)
-    return did_you_mean(name, known) or f"choose one of {', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
 
 
 def parameters(method: Method) -> list[Parameter]:

@@ -149,13 +149,13 @@ class VRNet(Trainable):
         kind = DENOISERS[self.denoiser]
         net = self._net(d, 2 if kind.sees_images else d)
         denoise = kind.make(he_initialised(net) if self.start_weights == "he" else net)
-        data = Keep() if self.data == NO_DATA else self._data_step(kind.is_diffeomorphic)
+        if self.data == NO_DATA:
+            data: nn.Module = Keep()
+        else:
+            prox = DataStep(DATA_TERMS[self.data], self.theta)
+            prox.requires_grad_(self.penalty == "learned")
+            data = FlowDataStep(prox) if kind.is_diffeomorphic else prox
         return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
-
-    def _data_step(self, is_diffeomorphic: bool) -> nn.Module:
-        prox = DataStep(DATA_TERMS[self.data], self.theta)
-        prox.requires_grad_(self.penalty == "learned")
-        return FlowDataStep(prox) if is_diffeomorphic else prox
 
     def _net(self, d: int, inputs: int) -> nn.Module:
         net = (half_unet if self.resolution == "half" else unet)(d, inputs, self.width or PAPER_WIDTH[d])

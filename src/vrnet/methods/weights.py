@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -20,7 +19,7 @@ from vrnet.errors import BadInput, shape_text, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
-from vrnet.methods.baselines import Siamese, VoxelMorph, parse_rcnet, parse_single
+from vrnet.methods.baselines import Siamese, VoxelMorph, parse_baseline
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Method, Scaling, Trainable
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
 from vrnet.methods.solvers import preset
@@ -49,9 +48,9 @@ FAMILIES = {
         "L1, L2, another data term or none in its data steps, N warps of M iterations",
         parse_vrnet,
     ),
-    "VoxelMorph": Family(VoxelMorph().summary, partial(parse_single, VoxelMorph)),
-    "Siamese": Family(Siamese().summary, partial(parse_single, Siamese)),
-    "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", parse_rcnet),
+    "VoxelMorph": Family(VoxelMorph().summary, parse_baseline),
+    "Siamese": Family(Siamese().summary, parse_baseline),
+    "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", parse_baseline),
 }
 """Every kind of learned method by the form of its names."""
 

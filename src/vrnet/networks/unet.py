@@ -25,12 +25,9 @@ HALF_INPUTS, HALF_OUTPUTS = 16, 32
 """Convolutions of fewer channels are not quicker in half precision, or see images, which are more precise."""
 
 
-def has_half_precision(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether the processor is an ARM that computes with 16 bits, on Linux: nowhere else was it measured."""
-    return IS_ARM and cpuinfo.exists() and "asimdhp" in cpuinfo.read_text().split()
-
-
-HAS_HALF_PRECISION = has_half_precision()
+CPUINFO = Path("/proc/cpuinfo")
+HAS_HALF_PRECISION = IS_ARM and CPUINFO.exists() and "asimdhp" in CPUINFO.read_text().split()
+"""Whether the processor is an ARM that computes with 16 bits, on Linux: nowhere else was it measured."""
 
 
 class Conv2d(nn.Conv2d):
@@ -42,10 +39,9 @@ class Conv2d(nn.Conv2d):
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
         is_wide = self.in_channels >= HALF_INPUTS and self.out_channels >= HALF_OUTPUTS
-        return super().forward(x) if not is_rounded(x) else self.convolve(x.half() if is_wide else x.float())
-
-    def convolve(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
-        """With the parameters as precise as x."""
+        if not is_rounded(x):
+            return super().forward(x)
+        x = x.half() if is_wide else x.float()
         return self._conv_forward(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
 
 
@@ -81,34 +77,24 @@ def convolve_slices(conv: nn.Conv3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor
     """The slices that a 3D kernel sees at once are channels of a 2D one; so are the slices that it makes at once.
 
     Channels lie together in memory, where a 2D convolution is as fast as a product of matrices."""
-    k, stride, padding, together = conv.kernel_size[0], conv.stride[0], int(conv.padding[0]), slices_at_once(conv)
+    k, stride, padding = conv.kernel_size[0], conv.stride[0], int(conv.padding[0])
+
+    def cost(together: int) -> float:  # more slices at once fill the processor, but each sees more slices
+        return (k + (together - 1) * stride) / min(1.0, together * conv.out_channels / FULL_CHANNELS)
+
+    together = min(range(1, FULL_CHANNELS + 1), key=cost)
     n = (x.shape[2] + 2 * padding - k) // stride + 1
     blocks, step = ceil(n / together), together * stride
     seen, begins = k + step - stride, (blocks - 1) * step + 1
     x = functional.pad(x.movedim(1, -1), (0, 0, 0, 0, 0, 0, padding, begins - 1 + seen - padding - x.shape[2]))
     stacked = torch.cat([x[:, i : i + begins : step] for i in range(seen)], dim=-1)
     bias = None if conv.bias is None else conv.bias.repeat(together)
-    weight = weight_of_slices(conv.weight, together, stride)
+    last = step - stride  # the kernel of each slice is the same, moved on by the stride
+    moved = [functional.pad(conv.weight, (0, 0, 0, 0, r * stride, last - r * stride)) for r in range(together)]
+    weight = torch.cat(moved).transpose(1, 2).flatten(1, 2).contiguous(memory_format=torch.channels_last)
     y = functional.conv2d(stacked.flatten(0, 1).movedim(-1, 1), weight, bias, stride, padding)
     y = y.view(len(x), blocks, together, conv.out_channels, *y.shape[2:])
     return y.movedim(3, 1).flatten(2, 3)[:, :, :n]
-
-
-def slices_at_once(conv: nn.Conv3d) -> int:
-    """How many slices of the result are quickest made at once: more fill the processor, but each sees more slices."""
-    k, stride, out = conv.kernel_size[0], conv.stride[0], conv.out_channels
-
-    def cost(together: int) -> float:
-        return (k + (together - 1) * stride) / min(1.0, together * out / FULL_CHANNELS)
-
-    return min(range(1, FULL_CHANNELS + 1), key=cost)
-
-
-def weight_of_slices(weight: Float[Tensor, "k c a b d"], together: int, stride: int) -> Float[Tensor, "rk sc b d"]:
-    """The kernel that makes several slices: the same for each, moved on by the stride."""
-    last = (together - 1) * stride
-    moved = [functional.pad(weight, (0, 0, 0, 0, r * stride, last - r * stride)) for r in range(together)]
-    return torch.cat(moved).transpose(1, 2).flatten(1, 2).contiguous(memory_format=torch.channels_last)
 
 
 def expand_blocks(conv: nn.ConvTranspose2d | nn.ConvTranspose3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
@@ -258,7 +244,10 @@ class Siamese(nn.Module):
         super().__init__()
         channels = [1, *(width * k for k in WIDTHS)]
         levels = zip(channels, channels[1:], DEPTHS, strict=False)
-        self.encoder = nn.ModuleList(encoding(d, a, b, n, 1 + (a > 1)) for a, b, n in levels)
+        self.encoder = nn.ModuleList(
+            nn.Sequential(block(d, a, b, stride=1 + (a > 1)), *(block(d, b, b) for _ in range(n - 1)))
+            for a, b, n in levels
+        )
         self.join = nn.ModuleList(block(d, 2 * b, width) for b in channels[1:])
         last = LAYERS[d][0](width, d, 1)
         self.mix = nn.Sequential(block(d, 5 * width, width, 1), block(d, width, width, 1))
@@ -278,11 +267,6 @@ class Siamese(nn.Module):
             image = level(image)
             found.append(image)
         return found
-
-
-def encoding(d: int, inputs: int, outputs: int, depth: int, stride: int) -> nn.Sequential:
-    first = block(d, inputs, outputs, stride=stride)
-    return nn.Sequential(first, *(block(d, outputs, outputs) for _ in range(depth - 1)))
 
 
 def block(d: int, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> nn.Sequential:
