@@ -38,23 +38,18 @@ class Methods:
     weights: what was trained, on what and how."""
 
     def run(self) -> None:
-        if self.name is None:
-            list_methods()
-        else:
+        from vrnet.methods.bundled import BUNDLED
+        from vrnet.methods.names import all_methods
+        from vrnet.methods.weights import FAMILIES
+
+        if self.name is not None:
             describe_method(self.name)
-
-
-def list_methods() -> None:
-    """Print one line per method, then one per family of learned methods."""
-    from vrnet.methods.bundled import BUNDLED
-    from vrnet.methods.names import all_methods
-    from vrnet.methods.weights import FAMILIES
-
-    rows = [(name, model.summary, "yes") for name, model in BUNDLED.items()]
-    rows += [(str(method), method.summary, readiness(method)) for method in all_methods()]
-    rows += [(name, family.summary, WITH_WEIGHTS) for name, family in FAMILIES.items()]
-    print_table(rows, "name", "what it is", "ready")
-    print_line("FILE is what `vrnet train` writes.")
+            return
+        rows = [(name, model.summary, "yes") for name, model in BUNDLED.items()]
+        rows += [(str(method), method.summary, readiness(method)) for method in all_methods()]
+        rows += [(name, family.summary, WITH_WEIGHTS) for name, family in FAMILIES.items()]
+        print_table(rows, "name", "what it is", "ready")
+        print_line("FILE is what `vrnet train` writes.")
 
 
 def describe_method(name: str) -> None:

@@ -85,13 +85,17 @@ class Manifest:
         return [self.root.parent / path for path in (files if all(files) else files[:2])]
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """One pair: read, scale, bring both to the grid of fixed at the common spacing."""
+        """One pair: read, scale, bring both to the grid of fixed, at the common spacing, about its centre."""
         files = self.sources(subject, purpose)
         images = [protocols.read_shown(path) for path in files[:2]]
         self.check(*images)
         masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         own, across = images[0].grid, images[0].grid.stacked_across
-        grid = common_grid(own, self.shape, self.spacing)
+        shape, spacing = self.shape, self.spacing
+        if across is not None:  # slices stay where they are
+            shape = (*shape[:across], own.shape[across], *shape[across:])
+            spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
+        grid = protocols.centred_grid(own, shape, spacing, own.forward_axes)
         fixed, moving = (protocols.image_on(image, grid, across) for image in rescale_images_jointly(*images))
         shown = protocols.not_constant(fixed) & protocols.not_constant(moving)
         if not shown.any():
@@ -147,11 +151,3 @@ def registered_axes(own: Grid) -> list[int]:
     """The axes along which an image is registered. Slices too far apart to be a volume are images of their own, so the
     axis across them is left out."""
     return [axis for axis in range(len(own.shape)) if axis != own.stacked_across]
-
-
-def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -> Grid:
-    """The common grid about the centre of an image, its axes running as the world's do; slices stay where they are."""
-    if (across := own.stacked_across) is not None:
-        shape = (*shape[:across], own.shape[across], *shape[across:])
-        spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
-    return protocols.centred_grid(own, shape, spacing, own.forward_axes)

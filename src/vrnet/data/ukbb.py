@@ -41,7 +41,11 @@ class PhaseFolder(SubjectFolder):
         masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         ventricles = HEART["LV"], HEART["RV"]
         is_exchanged = bool(masks) and label_in_cavity(masks, HEART["Myo"], ventricles) == HEART["RV"]
-        return images, [exchange_lv_rv(mask) for mask in masks] if is_exchanged else masks
+        if is_exchanged:
+            numbers = np.arange(protocols.LARGEST_LABEL + 1, dtype=np.uint8)
+            numbers[list(ventricles)] = ventricles[::-1]
+            masks = [mask.with_array(numbers[mask.array]) for mask in masks]
+        return images, masks
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,3 @@ class CMR3D(PhaseFolder):
         own = images[0].grid
         grid = protocols.snap_to_voxels(protocols.centred_grid(own, self.shape, self.spacing, own.forward_axes), own)
         return protocols.volume_pair(subject, images, masks, grid)
-
-
-def exchange_lv_rv(mask: Image) -> Image:
-    """The mask with LV for RV, and RV for LV."""
-    lv, rv, numbers = HEART["LV"], HEART["RV"], np.arange(protocols.LARGEST_LABEL + 1, dtype=np.uint8)
-    numbers[[lv, rv]] = rv, lv
-    return mask.with_array(numbers[mask.array])
