@@ -52,29 +52,23 @@ def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
     The threads wait for each other once, at the end; to wait within every small operation would take longer than the
     operation itself on busy cores. In a thread of a host program, which shares its own work, all is done in turn."""
     parts, inference = list(parts), torch.is_inference_mode_enabled()
-    workers = min(torch.get_num_threads(), len(parts)) if in_main_thread() else 1
 
-    def compute(part: T) -> None:
-        with torch.inference_mode(inference), torch.no_grad():  # which hold for the thread that enters them alone
-            function(part)
+    def compute(k: int) -> None:
+        with use_threads(1), torch.inference_mode(inference), torch.no_grad():  # of the thread that enters them alone
+            function(parts[k])
 
-    if workers <= 1:
-        with use_threads(1):
-            for part in parts:
-                compute(part)
-    else:
-        with ThreadPoolExecutor(workers, initializer=set_threads, initargs=(1,)) as pool:
-            list(pool.map(compute, parts))
+    for _ in side_by_side(compute, range(len(parts))):
+        pass
 
 
-def side_by_side(function: Callable[[int], Tensor], numbers: range) -> Iterator[Tensor]:
+def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
     """function(n) of each number, in their order, computed by as many threads as PyTorch would give to one call.
 
     Threads that work on different numbers need not wait for each other within each convolution. Only calls from the
     main thread of Python are shared so: a host program that has threads of its own has shared its work already."""
     threads = torch.get_num_threads()
     workers = min(threads, len(numbers)) if in_main_thread() else 1
-    if workers == 1:
+    if workers <= 1:
         yield from map(function, numbers)
         return
     with ThreadPoolExecutor(workers, initializer=set_threads, initargs=(threads // workers,)) as pool:

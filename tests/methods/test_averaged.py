@@ -166,6 +166,7 @@ def test_a_network_whose_training_had_flips_or_says_nothing_of_them_is_averaged(
 def test_in_all_else_it_is_the_method_itself():
     method = trained()
     properties = [name for name, value in vars(vrnet.Method).items() if isinstance(value, property)]
+    properties += vrnet.Method.__annotations__
     own = {"summary", "details", "fixed_parameters"}
     assert {"dimensions", "scaling", "masks", "devices", "is_network", "model"} <= set(properties)
     for name in set(properties) - own:
