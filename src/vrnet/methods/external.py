@@ -13,9 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy import ndarray
-from torch import Tensor
 
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
@@ -24,7 +22,7 @@ from vrnet.methods.method import CPU, Method
 from vrnet.methods.parameters import PerDimension, changes, check_positive, value_in
 from vrnet.provenance import how_to_install
 from vrnet.variational.cascade import Initializer, Spacing
-from vrnet.variational.linearize import Masks
+from vrnet.variational.linearize import Field, Images, Masks
 
 MaskArrays = Sequence[ndarray]
 """1 inside and 0 outside, of fixed and of moving; none where all counts."""
@@ -48,12 +46,7 @@ class ExternalTool(Method, Protocol):
         if not is_installed(self.package):
             raise BadInput(f"this method needs {self.package}, which is not installed: {how_to_install('baselines')}")
 
-        def register(
-            I0: Float[Tensor, "b 1 *s"],
-            I1: Float[Tensor, "b 1 *s"],
-            spacing: Spacing = None,
-            masks: Masks | None = None,
-        ) -> Float[Tensor, "b d *s"]:
+        def register(I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
             h = spacing or (1.0,) * (I0.dim() - 2)
             images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
             arrays = [image[:, 0].cpu().numpy() for image in images]

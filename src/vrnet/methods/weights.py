@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from vrnet.devices import ModelOnDevices, channels_last
@@ -27,7 +26,7 @@ from vrnet.methods.vrnet import parse_vrnet
 from vrnet.networks.denoisers import Noise
 from vrnet.variational.cascade import Spacing, initialize
 from vrnet.variational.data_terms import LNCC
-from vrnet.variational.linearize import Masks
+from vrnet.variational.linearize import Field, Images, Masks
 from vrnet.variational.solver import Solver
 from vrnet.variational.template import ThroughTemplate
 
@@ -328,13 +327,7 @@ class AtSpacing(nn.Module):
         super().__init__()
         self.model, self.spacing = model, spacing
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         shape = tuple(I0.shape[2:])
         own = shape_at(self.spacing, shape, spacing or self.spacing)
         if own == shape:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from vrnet.fields.calculus import compose, exp, smooth, warp
 from vrnet.variational.cascade import DataStep, Initializer, Spacing, State, initialize
-from vrnet.variational.linearize import Masks
+from vrnet.variational.linearize import Field, Images, Masks
 
 FIELD_SCALE = 10.0
 """Voxels that count as 1 to a network."""
@@ -27,13 +27,7 @@ class Predict(nn.Module):
         super().__init__()
         self.net = net
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         I0, I1 = masks.fill(I0, I1) if masks else (I0, I1)
         return FIELD_SCALE * apply_padded(self.net, torch.cat([I0, I1], dim=1))
 
@@ -45,7 +39,7 @@ class Odd(nn.Module):
         super().__init__()
         self.net, self.multiple = net, cast(int, net.multiple)
 
-    def forward(self, pair: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b d *s"]:
+    def forward(self, pair: Float[Tensor, "b 2 *s"]) -> Field:
         forth, back = self.net(torch.cat([pair, pair.flip(1)])).chunk(2)
         return (forth - back) / 2
 
@@ -88,13 +82,7 @@ class Noise(nn.Module):
 
     Those in use are drawn on the CPU, since every kind of device draws others."""
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         b, _, *s = I0.shape
         if self.training:
             return torch.randn(b, len(s), *s, device=I0.device, dtype=I0.dtype)
@@ -134,12 +122,12 @@ SMOOTHING_VOXELS = 1.0
 """The standard deviation of the Gaussian that velocities are smoothed by."""
 
 
-def flow(velocity: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
+def flow(velocity: Field) -> Field:
     """exp(G₁ ∗ velocity): where the smoothed velocity, in voxels, carries each voxel within one unit of time."""
     return exp(smooth_velocity(velocity))
 
 
-def smooth_velocity(velocity: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
+def smooth_velocity(velocity: Field) -> Field:
     """G₁ ∗ velocity, the border repeated: by one product with a matrix along each axis, which takes fewer
     kernels than `smooth` on a GPU, and needs single precision."""
     with torch.autocast(velocity.device.type, enabled=False):
@@ -157,13 +145,7 @@ class InitialFlow(nn.Module):
         super().__init__()
         self.init = init
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         return flow(initialize(self.init, I0, I1, spacing, masks))
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vrnet.training.settings import MAX_SEED, Augmentation
+from vrnet.variational.linearize import Images
 
 ELASTIC_POINTS = 8
 """Control points along each axis of an elastic map: smooth over about a fifth of the image."""
@@ -99,9 +100,7 @@ def rotation_in_planes(chance: Float[Tensor, "b planes"], allowed: Augmentation,
     return rotation
 
 
-def augment(
-    I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], transform: RandomTransform
-) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
+def augment(I0: Images, I1: Images, transform: RandomTransform) -> tuple[Images, Images]:
     """Apply what was drawn to the pairs; outside the images their border is repeated.
 
     Gamma, contrast and brightness change alike in both images of a pair; noise is another in each."""
@@ -132,12 +131,10 @@ def augment_labels(
     return pair[:, :1], pair[:, 1:]
 
 
-def sample_pair(
-    I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], transform: RandomTransform, mode: str
-) -> Float[Tensor, "b 2 *s"]:
+def sample_pair(I0: Images, I1: Images, transform: RandomTransform, mode: str) -> Float[Tensor, "b 2 *s"]:
     """Both images, or labels, under the random maps; outside them their border is repeated."""
 
-    def sample(I: Float[Tensor, "b c *s"], grid: Float[Tensor, "b *s d"]) -> Float[Tensor, "b c *s"]:
+    def sample(I: Images, grid: Float[Tensor, "b *s d"]) -> Images:
         return functional.grid_sample(I, grid, mode=mode, padding_mode="border", align_corners=True)
 
     # Where the new pairs take their values: as torch wants it, from -1 to 1, axes backward.

@@ -20,6 +20,7 @@ from vrnet.methods.method import Trainable
 from vrnet.methods.parameters import split_name, with_parameters
 from vrnet.training.settings import Training
 from vrnet.variational.data_terms import DATA_TERMS, L1, DataTerm
+from vrnet.variational.linearize import Field, Images
 from vrnet.variational.regularizers import REGULARIZERS, TRAINING_PENALTIES, Diffusion, Penalty
 
 Scalar = Float[Tensor, ""]
@@ -57,13 +58,7 @@ class Loss:
     total: Callable[[Tensor], Tensor] | None = None
     """The sum over the devices that share a batch, if there are several: all of them call the loss."""
 
-    def __call__(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        u: Float[Tensor, "b d *s"],
-        *labels: UInt8[Tensor, "b 1 *s"],
-    ) -> Scalar:
+    def __call__(self, I0: Images, I1: Images, u: Field, *labels: UInt8[Tensor, "b 1 *s"]) -> Scalar:
         """The loss of fields, given the labels of fixed and moving where there are any.
 
         L is the mean over the pairs of 1 − Dice; B is 1 − Dice of all pairs as one, so that a label counts in a pair by
@@ -89,7 +84,7 @@ class Loss:
         return tuple(torch.cat(two) for a, b in halves for two in ((a, b), (b, a)))
 
 
-def inverse_consistency(u: Float[Tensor, "b d *s"]) -> Scalar:
+def inverse_consistency(u: Field) -> Scalar:
     """The mean of |∇(u_AB ∘ u_BA)|², and of |∇(u_BA ∘ u_AB)|²: zero where they undo each other.
 
     The first half of the batch is u_AB, the second u_BA. Squares are averaged as `Diffusion.loss` does."""
@@ -98,7 +93,7 @@ def inverse_consistency(u: Float[Tensor, "b d *s"]) -> Scalar:
 
 
 def label_overlaps(
-    L0: UInt8[Tensor, "b 1 *s"], L1: UInt8[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"], labels: tuple[int, ...]
+    L0: UInt8[Tensor, "b 1 *s"], L1: UInt8[Tensor, "b 1 *s"], u: Field, labels: tuple[int, ...]
 ) -> Overlaps:
     """How p, a label of fixed, and q, that of moving warped linearly, meet."""
     fixed, moving = (torch.cat([L == label for label in labels], dim=1).to(u.dtype) for L in (L0, L1))

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float
 from numpy.random import SeedSequence
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
@@ -28,6 +27,7 @@ from vrnet.training.loss import loss_of
 from vrnet.training.pairs import Pairs
 from vrnet.training.settings import Training
 from vrnet.variational.cascade import Cascade, Spacing
+from vrnet.variational.linearize import Field, Images
 from vrnet.variational.regularizers import Memory
 
 if TYPE_CHECKING:
@@ -121,9 +121,7 @@ class RecomputedCascade(nn.Module):
         super().__init__()
         self.cascade = cascade
 
-    def forward(
-        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None) -> Field:
         def run_row(row: int, v: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
             *_, last = self.cascade.linearize_and_step(row, v, memory, I0, I1, spacing)
             return last.v, last.memory
