@@ -43,7 +43,6 @@ class ACDC(PatientFolder):
     name = "acdc"
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """One patient: read, resample, choose slices, scale."""
         images, masks = self.read(subject)
         make = protocols.all_slices if purpose == "training" else protocols.three_slices
         return make(subject, images, masks, self.spacing, self.size)
@@ -59,7 +58,6 @@ class ACDC3D(PatientFolder):
     name = "acdc3d"
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """One patient: read, scale, resample."""
         images, masks = self.read(subject)
         grid = protocols.centred_grid(images[0].grid, self.shape, self.spacing, images[0].grid.forward_axes)
         return protocols.volume_pair(subject, images, masks, grid)

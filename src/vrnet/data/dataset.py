@@ -74,7 +74,6 @@ class Hippocampus(SubjectFolder):
         return images + protocols.labels_for(purpose, labels)
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """One pair: read, scale each, bring both to one grid."""
         files = self.sources(subject, purpose)
         images = [protocols.read_volume(path) for path in files[:2]]
         masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
@@ -109,18 +108,15 @@ class Phantoms:
     pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:
-        """phantom-SEED of each patient of a split."""
         if split not in self.counts:
             raise BadInput(f'there is no split "{split}" of phantoms: choose one of {", ".join(self.counts)}')
         first = FIRST_SEED[split]
         return [f"phantom-{seed:04d}" for seed in range(first, first + self.counts[split])]
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """No files: phantoms are made of their seeds."""
-        return []
+        return []  # phantoms are made of their seeds
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """The patient of the seed in the name."""
         made = phantom(int(subject.rsplit("-", 1)[1]), self.shape, self.spacing)
         return Sample(subject, made.fixed, made.moving, made.spacing, made.fixed_labels, made.moving_labels, made.field)
 

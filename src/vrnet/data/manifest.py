@@ -71,7 +71,6 @@ class Manifest:
         return cls(path, dict(zip(names, rows, strict=True)), splits)
 
     def subjects(self, split: str) -> list[str]:
-        """The names of the pairs of a split."""
         if split not in self.splits and not any("split" in row for row in self.pairs.values()):
             advice = f'add one to have a "{split}" too' + ("" if split == "val" else ', or give `split="train"`')
             raise BadInput(f'{self.root} has no column split, so all is in "train": {advice}')

@@ -63,7 +63,6 @@ class UKBB(PhaseFolder):
         return [cine] if purpose == "training" and exists(cine) else super().sources(subject, purpose)
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """One subject: read, resample, choose slices, scale."""
         files = self.sources(subject, purpose)
         images, masks = (protocols.read_frames(files[0]), []) if len(files) == 1 else self.read(files)
         make = protocols.three_slices if purpose == "evaluation" else protocols.all_slices
@@ -80,7 +79,6 @@ class CMR3D(PhaseFolder):
     name = "cmr3d"
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """One subject: read, scale, resample."""
         images, masks = self.read(self.sources(subject, purpose))
         own = images[0].grid
         grid = protocols.snap_to_voxels(protocols.centred_grid(own, self.shape, self.spacing, own.forward_axes), own)
