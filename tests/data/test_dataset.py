@@ -1,5 +1,5 @@
-"""Data sets by name, their splits, phantoms and hippocampi. Samples depend on where tissue is, and not on the order of the
-axes in which files store it."""
+"""Data sets by name, their splits, phantoms and hippocampi. Samples depend on where tissue is, and not on the order in
+which files store axes."""
 
 from functools import cache
 from itertools import permutations

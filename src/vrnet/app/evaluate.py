@@ -6,29 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vrnet.app.arguments import (
-    OF_A_SPLIT,
-    DeviceOptions,
-    EvaluationOptions,
-    Group,
-    Jobs,
-    LabelNamesText,
-    MethodOptions,
-    Name,
-    OptionalFile,
-    SourceOptions,
-    refuse_options,
-)
-from vrnet.app.console import (
-    end_if_any,
-    end_if_failed,
-    print_line,
-    print_metrics,
-    print_verdict,
-    screen,
-    stage_progress,
-    summary_table,
-)
+from vrnet.app import arguments, console
+from vrnet.app.arguments import Group, OptionalFile
 from vrnet.errors import BadInput
 from vrnet.vocabulary import RegistrationOptions, Slices, Space
 
@@ -66,7 +45,7 @@ class Evaluate:
     """Label map on the grid of FIXED."""
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING."""
-    label_names: LabelNamesText = None
+    label_names: arguments.LabelNamesText = None
     """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
     fixed_points: OptionalFile = None
     """CSV file of landmarks in FIXED, with columns x, y, z."""
@@ -76,24 +55,24 @@ class Evaluate:
     """Which way x and y run in the points: LPS or RAS."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together."""
-    judged: Group[EvaluationOptions]
+    judged: Group[arguments.EvaluationOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of the
     paper where it has one; or a file that `vrnet prepare` wrote."""
     folds: Literal["auto", "repair", "keep"] = "auto"
     """Repair the folds of what the method finds, or keep them. auto: on a pair repair, as `vrnet register` does; on a
     data set keep, since tables report how much a method folds."""
-    split: Name = "test"
+    split: arguments.Name = "test"
     """Which subjects: any split named in split.csv."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None
     """Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json, and for what
     is known of each subject so far (subjects/NAME): stopped and started again, it goes on from there."""
-    jobs: Jobs = 1
+    jobs: arguments.Jobs = 1
     """Of a data set, so many subjects at a time, each in a process with one thread (needs vrnet[cluster]). Measure
     seconds with one."""
-    method_options: Group[MethodOptions]
-    source_options: Group[SourceOptions]
-    device_options: Group[DeviceOptions]
+    method_options: Group[arguments.MethodOptions]
+    source_options: Group[arguments.SourceOptions]
+    device_options: Group[arguments.DeviceOptions]
 
     def run(self) -> None:
         if self.data is not None:
@@ -110,28 +89,30 @@ class Evaluate:
             raise BadInput(
                 "a pair and a data set cannot be evaluated at once: leave out --data, or --fixed and --moving"
             )
-        refuse_options(self, OF_A_PAIR, "on a data set, which has its own labels and slices: leave that out")
+        arguments.refuse_options(self, OF_A_PAIR, "on a data set, which has its own labels and slices: leave that out")
         if self.out is None:
             raise BadInput("a data set needs a folder for the results: give --out")
         method, device = self.method_options.choice(self.method), self.device_options.device
         folds = "keep" if self.folds == "auto" else self.folds
-        with stage_progress() as stage:
-            subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
+        with console.stage_progress() as stage:
+            subjects = self.source_options.source(data).split(self.split, "evaluation", stage, console.print_line)
             if self.label_names is not None:
                 subjects = replace(subjects, structures=rename_structures(subjects.structures, self.label_names))
-            summary = evaluate_split(stage, method, subjects, self.out, device, folds, jobs=self.jobs, say=print_line)
-        screen.print(summary_table(summary))
+            summary = evaluate_split(
+                stage, method, subjects, self.out, device, folds, jobs=self.jobs, say=console.print_line
+            )
+        console.screen.print(console.summary_table(summary))
         if "hd_mean" in summary["metrics"]:
-            print_line(HD_LEGEND)
-        print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
+            console.print_line(HD_LEGEND)
+        console.print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
         failed = summary.get("failed", {})
         for name, reason in list(failed.items())[:MAX_SHOWN]:
-            print_line(f"Could not be measured, left out: {name}: {reason}")
+            console.print_line(f"Could not be measured, left out: {name}: {reason}")
         if len(failed) > MAX_SHOWN:
-            print_line(f"{len(failed) - MAX_SHOWN:,} more could not: summary.json names them.")
+            console.print_line(f"{len(failed) - MAX_SHOWN:,} more could not: summary.json names them.")
         if failed:
-            print_line(f"See {self.out / 'failures'} for tracebacks; the same command tries those again.")
-        end_if_any(len(failed))
+            console.print_line(f"See {self.out / 'failures'} for tracebacks; the same command tries those again.")
+        console.end_if_any(len(failed))
 
     def checked_pair(self) -> tuple[Path, Path]:
         """The files of both images; BadInput if one is not given, or something that a pair cannot have."""
@@ -140,14 +121,16 @@ class Evaluate:
 
         if self.fixed is None or self.moving is None:
             raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
-        refuse_options(self, ("jobs", "split", *OF_A_SPLIT), "on a pair: leave that out, or give --data")
+        arguments.refuse_options(
+            self, ("jobs", "split", *arguments.OF_A_SPLIT), "on a pair: leave that out, or give --data"
+        )
         if not names_file(self.method):
             ignoring = "ignore_masks", "ignore_recorded"
-            refuse_options(self, ignoring, f"on {self.method}, of which nothing is recorded: leave that out")
+            arguments.refuse_options(self, ignoring, f"on {self.method}, of which nothing is recorded: leave that out")
         if (self.fixed_points is None) != (self.moving_points is None):
             raise BadInput("points of one image only: give both --fixed-points and --moving-points")
         if self.fixed_points is None:
-            refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
+            arguments.refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
         if self.out is not None:
             check_file(self.out, (".json",))
             if self.out.name in own_files(self.out.parent) or is_record(self.out):
@@ -161,7 +144,7 @@ class Evaluate:
         from vrnet.images.points import read_points
 
         fixed, moving = self.checked_pair()
-        with stage_progress() as stage:
+        with console.stage_progress() as stage:
             stage("reading")
             known = self.judged.known(Path(self.method), fixed, moving)
             files = fixed, moving, self.fixed_labels, self.moving_labels, *known.masks
@@ -171,7 +154,7 @@ class Evaluate:
             options = RegistrationOptions(slices=self.slices, folds=folds, device=self.device_options.device)
             result = find_or_load(stage, pair, self.method, *self.method_options.asked, options=options, known=known)
             if result.is_from_file:
-                refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
+                arguments.refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
             stage("measuring")
             command = "evaluate FILE" if result.is_from_file else "evaluate"
             metrics = metrics_of(result, command)
@@ -179,11 +162,11 @@ class Evaluate:
                 metrics |= landmark_error(result, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
-        print_metrics(metrics)
+        console.print_metrics(metrics)
         for note in notes_on(result, command):
-            print_line(f"Note: {note}")
-        print_verdict(metrics["verdict"])
+            console.print_line(f"Note: {note}")
+        console.print_verdict(metrics["verdict"])
         if self.out is not None:
-            print_line(f"Wrote {self.out}.")
+            console.print_line(f"Wrote {self.out}.")
         if metrics["method"] != "identity":  # which was not meant to succeed
-            end_if_failed(metrics["verdict"])
+            console.end_if_failed(metrics["verdict"])

@@ -13,18 +13,7 @@ from torch import Tensor
 
 from vrnet.data.labels import label_text
 from vrnet.errors import BadInput
-from vrnet.evaluation.metrics import (
-    by_label,
-    contour_hausdorff,
-    dice,
-    dice_by_slice,
-    folding_percent,
-    folding_strict_percent,
-    jacobian_gradient,
-    mean_absolute_error,
-    normalised_cross_correlation,
-    surface_distances,
-)
+from vrnet.evaluation import metrics
 from vrnet.files import exists
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -127,10 +116,10 @@ def similarity(
     registration and after it."""
     before, after = (fixed[seen[0]], moving[seen[0]]), (fixed[seen[1]], warped[seen[1]])
     return {
-        "mae_before": mean_absolute_error(*before),
-        "mae_after": mean_absolute_error(*after),
-        "ncc_before": normalised_cross_correlation(*before),
-        "ncc_after": normalised_cross_correlation(*after),
+        "mae_before": metrics.mean_absolute_error(*before),
+        "mae_after": metrics.mean_absolute_error(*after),
+        "ncc_before": metrics.normalised_cross_correlation(*before),
+        "ncc_after": metrics.normalised_cross_correlation(*after),
     }
 
 
@@ -157,9 +146,9 @@ def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
 def batch_regularity(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
     """Folds and smoothness of a batch of fields in voxels, over all of them together."""
     return {
-        "folding_percent": folding_percent(u),
-        "folding_strict_percent": folding_strict_percent(u),
-        "jacobian_gradient": jacobian_gradient(u),
+        "folding_percent": metrics.folding_percent(u),
+        "folding_strict_percent": metrics.folding_strict_percent(u),
+        "jacobian_gradient": metrics.jacobian_gradient(u),
     }
 
 
@@ -192,10 +181,11 @@ def overlap(
     labels = labels_in(fixed, moving)
 
     def measure(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"]) -> Overlap:
-        surfaces, contours = surface_distances(a, b, spacing), contour_hausdorff(a, b, spacing, across)
-        return Overlap(dice(a, b), contours, surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean)
+        surfaces, contours = metrics.surface_distances(a, b, spacing), metrics.contour_hausdorff(a, b, spacing, across)
+        return Overlap(metrics.dice(a, b), contours, surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean)
 
-    found = {"before": by_label(measure, fixed, moving, labels), "after": by_label(measure, fixed, warped, labels)}
+    maps = {"before": moving, "after": warped}
+    found = {when: metrics.by_label(measure, fixed, map_, labels) for when, map_ in maps.items()}
     return {
         name: {
             when: add_mean({label: getattr(row, name) for label, row in rows.items()}) for when, rows in found.items()
@@ -239,7 +229,7 @@ def slice_overlap(
     labels = labels_in(fixed, moving)
     means = {}
     for when, other in (("before", moving), ("after", warped)):
-        found = dice_by_slice(fixed, other, labels, across)
+        found = metrics.dice_by_slice(fixed, other, labels, across)
         rows = zip(labels, found, strict=True)
         means[when] = add_mean({str(label): mean(row[~np.isnan(row)]) for label, row in rows})
     return {"dice_mean_over_slices": means}

@@ -12,17 +12,7 @@ from torch import nn
 from vrnet.errors import BadInput
 from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Trainable, check_width, suffix
 from vrnet.methods.parameters import changes, check_at_most
-from vrnet.networks.denoisers import (
-    FlowDataStep,
-    FlowRecurse,
-    InitialFlow,
-    Noise,
-    Odd,
-    Plain,
-    Predict,
-    Recurse,
-    Residual,
-)
+from vrnet.networks import denoisers
 from vrnet.networks.unet import half_unet, he_initialised, unet
 from vrnet.variational.cascade import Cascade, DataStep, Initializer, Keep, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L2
@@ -53,10 +43,10 @@ class Denoiser(NamedTuple):
 
 
 DENOISERS = {
-    "R": Denoiser("residual", Residual),
-    "U": Denoiser("plain", lambda net: Plain(he_initialised(net))),
-    "C": Denoiser("image-aware", Recurse, sees_images=True),
-    "D": Denoiser("image-aware diffeomorphic", FlowRecurse, sees_images=True, is_diffeomorphic=True),
+    "R": Denoiser("residual", denoisers.Residual),
+    "U": Denoiser("plain", lambda net: denoisers.Plain(he_initialised(net))),
+    "C": Denoiser("image-aware", denoisers.Recurse, sees_images=True),
+    "D": Denoiser("image-aware diffeomorphic", denoisers.FlowRecurse, sees_images=True, is_diffeomorphic=True),
 }
 
 
@@ -142,8 +132,8 @@ class VRNet(Trainable):
     def _init(self, d: int) -> Initializer:
         if self.init == "zeros":
             return no_motion
-        start = Predict(self._net(d, 2)) if self.init == "unet" else Noise()
-        return InitialFlow(start) if DENOISERS[self.denoiser].is_diffeomorphic else start
+        start = denoisers.Predict(self._net(d, 2)) if self.init == "unet" else denoisers.Noise()
+        return denoisers.InitialFlow(start) if DENOISERS[self.denoiser].is_diffeomorphic else start
 
     def _step(self, d: int) -> Step:
         kind = DENOISERS[self.denoiser]
@@ -154,12 +144,12 @@ class VRNet(Trainable):
         else:
             prox = DataStep(DATA_TERMS[self.data], self.theta)
             prox.requires_grad_(self.penalty == "learned")
-            data = FlowDataStep(prox) if kind.is_diffeomorphic else prox
+            data = denoisers.FlowDataStep(prox) if kind.is_diffeomorphic else prox
         return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
 
     def _net(self, d: int, inputs: int) -> nn.Module:
         net = (half_unet if self.resolution == "half" else unet)(d, inputs, self.width or PAPER_WIDTH[d])
-        return Odd(net) if self.exchange == "odd" else net
+        return denoisers.Odd(net) if self.exchange == "odd" else net
 
 
 PAPER = tuple(

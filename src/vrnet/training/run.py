@@ -11,19 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from vrnet import files
 from vrnet.errors import BadInput
-from vrnet.files import (
-    check_folder,
-    convert_record,
-    exists,
-    hold_lock,
-    json_ready,
-    open_tensors,
-    read_json,
-    read_record,
-    write_json,
-    write_tensors,
-)
 from vrnet.training.settings import fill_settings
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
@@ -68,11 +57,11 @@ class Run:
     @property
     def is_begun(self) -> bool:
         """Whether any file of a run is there."""
-        return any(exists(self.folder / name) for name in FILES)
+        return any(files.exists(self.folder / name) for name in FILES)
 
     def check(self, resume: bool) -> None:
         """BadInput unless the folder can be written in, and holds no run that is not to be resumed."""
-        check_folder(self.folder, FILES)
+        files.check_folder(self.folder, FILES)
         if self.is_begun and not resume:
             raise BadInput(f"{self.folder} holds a run: add `resume` to go on with it, or choose another folder")
 
@@ -82,7 +71,7 @@ class Run:
             return
         begun = self.config()
         begun |= fill_settings(begun["training"])
-        asked = json_ready(dict(config))
+        asked = files.json_ready(dict(config))
         for key, value in {**asked, **asked["training"]}.items():
             if key != "training" and begun.get(key) != value:
                 was = f"other {key}" if isinstance(value, dict) else f"{key} {begun.get(key)}, not {value}"
@@ -93,7 +82,7 @@ class Run:
         """Keep others from training in the folder meanwhile: BadInput for them, and where it cannot be written in."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with hold_lock(self.folder / LOCK):
+            with files.hold_lock(self.folder / LOCK):
                 yield
         except BlockingIOError as error:
             told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
@@ -107,13 +96,13 @@ class Run:
         found = self.config() if self.is_begun else {**config, "provenance": []}
         makers = found["provenance"]
         if provenance not in makers:
-            write_json(found | {"provenance": [*makers, dict(provenance)]}, self.folder / CONFIG)
+            files.write_json(found | {"provenance": [*makers, dict(provenance)]}, self.folder / CONFIG)
 
     def config(self) -> dict[str, Any]:
         """What config.json holds."""
         path = self.folder / CONFIG
-        found = read_json(path)
-        read_record(found, RunConfig, path, "choose another folder")
+        found = files.read_json(path)
+        files.read_record(found, RunConfig, path, "choose another folder")
         return dict(found)
 
 
@@ -142,7 +131,7 @@ class Progress:
     """One row per validation."""
 
     def __post_init__(self) -> None:
-        steps = [0, *(convert_record(row, ValidationRow).step for row in self.rows), self.step]
+        steps = [0, *(files.convert_record(row, ValidationRow).step for row in self.rows), self.step]
         if steps != sorted(steps):
             raise BadInput(f"its validations are at steps {steps[1:-1]}, and it is at step {self.step}")
 
@@ -153,16 +142,16 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress
     for number, kept in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in kept.items()}
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_tensors(held, path, {KEY: json.dumps(asdict(progress))})
+    files.write_tensors(held, path, {KEY: json.dumps(asdict(progress))})
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, steps: int) -> tuple[Progress, Tensor]:
     """Bring model and optimiser to where a run of so many steps was left; how far that is, and the sum of losses.
 
     Without a checkpoint it is at its beginning. Nothing is changed unless the file is whole, and of this model."""
-    if not exists(path):
+    if not files.exists(path):
         return Progress(0, []), torch.zeros(())
-    with open_tensors(path, ADVICE) as file:
+    with files.open_tensors(path, ADVICE) as file:
         progress = file.record(KEY, Progress)
         if progress.step > steps:
             raise file.refusal(f"is at step {progress.step} of a run that ends after {steps}")
