@@ -35,7 +35,7 @@ EACH_ONE_WORKER = tuple(
     f"tests/{name}.py"
     for name in (
         "app/test_cohort",
-        "app/commands/test_train",
+        "app/test_train",
         "verdict/test_cine",
         "report/test_cine_page",
         "report/test_planes",
