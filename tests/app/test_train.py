@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet import read_image
 from vrnet.app import main as cli
 from vrnet.methods.weights import load_weights, read_card
-from vrnet.training.settings import PRESETS, Training
+from vrnet.training.settings import PRESETS
 
 RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
@@ -233,12 +232,6 @@ def test_parameters_of_a_method_can_be_set_and_are_in_its_name(train):
 def test_what_the_name_or_an_option_says_is_no_parameter(vrnet, data, tmp_path, word, answer):
     status, _, err = vrnet("train", METHOD, *data, "--out", tmp_path / "run", "--set", word)
     assert (status, answer in err) == (2, True)
-
-
-def test_every_setting_of_a_run_is_an_option(vrnet):
-    _, out, _ = vrnet("train", "--help")
-    options = {field.name.replace("_", "-") for field in fields(Training)} - {"augmentation"} | {"no-augment"}
-    assert {name for name in options if f"--{name} " not in out} == set()
 
 
 def process(*words):

@@ -170,10 +170,10 @@ def test_the_shipped_model_has_a_checksum_that_sha256sum_would_give():
     assert found == digest.hexdigest()
 
 
-@pytest.mark.parametrize("spacing", [(1.0,) * 4, (1.0, -1.0), (1.0, float("nan"))])
-def test_a_card_is_of_two_or_three_dimensions_with_a_spacing_each(spacing):
-    with pytest.raises(BadInput, match="with a spacing each"):
-        replace(CARD, dimension=len(spacing), spacing_mm=spacing)
+def test_a_card_is_of_two_or_three_dimensions_with_a_spacing_each():
+    for spacing in ((1.0,) * 4, (1.0, -1.0), (1.0, float("nan"))):
+        with pytest.raises(BadInput, match="with a spacing each"):
+            replace(CARD, dimension=len(spacing), spacing_mm=spacing)
     with pytest.raises(BadInput, match="with a spacing each"):
         replace(CARD, dimension=3)
 
@@ -234,14 +234,6 @@ def test_a_model_saved_and_loaded_gives_the_same_field_to_the_bit(d, method, smo
     assert torch.equal(u, v)
     assert after.card == before.card
     assert after.file == "m.safetensors"
-
-
-def test_weights_in_half_precision_give_nearly_the_same_field(d, smooth_image, tmp_path):
-    whole = trained(d=d)
-    half = load_method(saved(tmp_path, d=d, half=True))
-    with torch.inference_mode():
-        u, v = (model.build(d)(*pair(d, smooth_image), None) for model in (whole, half))
-    assert 0 < (u - v).abs().max() < 5e-3 * u.abs().max()
 
 
 def test_its_name_is_that_of_the_method_and_its_line_says_what_it_was_trained_for(tmp_path):

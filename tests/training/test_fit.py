@@ -68,18 +68,6 @@ def test_a_run_folder_says_what_was_done_and_holds_the_best_model(hearts, tmp_pa
     assert list((tmp_path / "run" / "logs").glob("events*"))
 
 
-def test_a_folder_with_a_run_is_not_overwritten(hearts, tmp_path):
-    one = hearts(2, [0])
-    fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
-    with pytest.raises(BadInput, match="`resume`"):
-        fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
-    with pytest.raises(BadInput, match="begun with method"):
-        fit(parse_trainable("R-L2-1x1-w2"), one, one, QUICK, tmp_path, device="cpu", resume=True)
-    with pytest.raises(BadInput, match=r"begun with alpha 0\.05, not 0\.2"):
-        fit(parse_trainable(NAMES[2]), one, one, replace(QUICK, alpha=0.2), tmp_path, device="cpu", resume=True)
-    assert fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", resume=True).is_finished
-
-
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [({"devices": 3}, "3 devices cannot share a batch of 2"), ({"nodes": 0}, "1 at"), ({}, 'there is no term "L3"')],
