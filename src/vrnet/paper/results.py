@@ -233,7 +233,8 @@ class Results:
     def check_settings(self, entry: Entry) -> None:
         """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""
         if self.has(entry):
-            config, in_name = self.config(entry), {*entry.method.fixed_parameters, "window"}  # of version 0.5, never used
+            in_name = {*entry.method.fixed_parameters, "window"}  # which was a parameter in version 0.5, never used
+            config = self.config(entry)
             asked, kept = (
                 {name: value for name, value in found.items() if name not in in_name}
                 for found in (method_settings(entry.method, self.d), config.get("settings") or {})
