@@ -22,7 +22,7 @@ from vrnet.images.points import Points, write_points
 from vrnet.images.transforms import Transform
 from vrnet.methods.weights import save_weights
 from vrnet.report.figures import save
-from vrnet.training.run import RunState, save_checkpoint
+from vrnet.training.run import Progress, save_checkpoint
 
 NOISE = np.random.default_rng(0).standard_normal((2, 96, 96))
 GRID = Grid.plain((96, 96), (1.0, 1.0))
@@ -34,7 +34,7 @@ def model():
 
 
 def checkpoint(path, network):
-    save_checkpoint(path, network, Adam(network.parameters()), RunState(1, torch.zeros(()), []))
+    save_checkpoint(path, network, Adam(network.parameters()), Progress(1, []), torch.zeros(()))
 
 
 def figure(path):

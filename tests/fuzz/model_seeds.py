@@ -14,7 +14,7 @@ from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, save_weights
 from vrnet.paper.budget import BUDGETS
 from vrnet.paper.results import Results
-from vrnet.training.run import RunState, save_checkpoint
+from vrnet.training.run import Progress, save_checkpoint
 
 STEPS = 6
 """After which the training of the checkpoint ends."""
@@ -44,7 +44,7 @@ def training(steps):
 
 
 def write_checkpoints(folder):
-    save_checkpoint(folder / "a.safetensors", *training(3), RunState(5, torch.tensor(0.7), ROWS))
+    save_checkpoint(folder / "a.safetensors", *training(3), Progress(5, ROWS), torch.tensor(0.7))
 
 
 def make_sample(name, seed, with_labels):
