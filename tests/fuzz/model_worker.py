@@ -19,7 +19,7 @@ from vrnet.errors import BadInput
 from vrnet.images.points import read_points, write_points
 from vrnet.methods.weights import load_method
 from vrnet.training.pairs import Pairs
-from vrnet.training.run import load_checkpoint, tensors_of
+from vrnet.training.run import load_checkpoint
 
 CASES_PER_COMMAND = 50
 OUT = "out"
@@ -51,11 +51,13 @@ def read_weights(path, folder):
 
 def read_checkpoint(path, folder):
     model, optimizer = training(0)
-    state = load_checkpoint(path, model, optimizer, STEPS)
+    progress, total = load_checkpoint(path, model, optimizer, STEPS)
     model(torch.rand(2, 1, 6, 6)).sum().backward()
-    kept = {name: tensor.clone() for name, tensor in tensors_of(model, optimizer, state).items()}
+    kept = {"total": total} | {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for number, moments in optimizer.state_dict()["state"].items():
+        kept |= {f"{number} {name}": tensor.clone() for name, tensor in moments.items()}
     optimizer.step()
-    return (state.step, state.rows), kept
+    return (progress.step, progress.rows), kept
 
 
 def read_pack(path, folder):
