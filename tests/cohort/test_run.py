@@ -362,7 +362,7 @@ def test_a_scheduler_that_goes_away_ends_the_run(tmp_path, subjects, monkeypatch
 
     future = SimpleNamespace(key="1", result=cancelled)
     monkeypatch.setattr(distributed, "as_completed", lambda loop: Ended())
-    client = SimpleNamespace(nthreads=dict, submit=lambda *given, pure: future, loop=None)
+    client = SimpleNamespace(nthreads=dict, map=lambda run, packed, pure: [future for _ in packed], loop=None)
     with pytest.raises(BadInput, match="the cluster went away: start it again, then this command"):
         run_tasks(make_task(tmp_path / "out"), subjects[:1], DaskExecutor(client, "the cluster"))
 

@@ -8,7 +8,7 @@ import pickle
 import platform
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,7 +26,7 @@ from vrnet.files import Row, read_json, write_json
 from vrnet.provenance import __version__, commit, how_to_install, may_be_same_commit
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
 Work = Callable[[Subject, Path], Row]
 """What is done to one subject: it writes the files of a result in a folder, and returns the row of the table. It is
@@ -258,14 +258,13 @@ class DaskExecutor:
         under_way: dict[str, Subject] = {}
         waiting, unfit_in_turn = iter(subjects), 0
 
-        def submit(more: Iterable[Subject]) -> None:
-            for one in more:
-                packed = pickle.dumps((do_on_worker, task, one, is_last))
-                future: Future = self.client.submit(run, packed, pure=False)
+        def submit(more: Sequence[Subject]) -> None:
+            packed = [pickle.dumps((do_on_worker, task, one, is_last)) for one in more]
+            for future, one in zip(self.client.map(run, packed, pure=False), more, strict=True):
                 under_way[future.key] = one
                 ended.add(future)
 
-        submit(islice(waiting, MAX_UNDER_WAY))
+        submit([*islice(waiting, MAX_UNDER_WAY)])
         try:
             for future in ended:
                 one = under_way.pop(future.key)
@@ -281,7 +280,9 @@ class DaskExecutor:
                         f"{self.place} went away: start it again, then this command: what is done stays done"
                     ) from error
                 tally.has_workers = True
-                submit(islice(waiting, 1))
+                # Many at once: Dask lets them wait in the scheduler, where no worker's death is blamed on them.
+                if len(under_way) < MAX_UNDER_WAY / 2 and (more := [*islice(waiting, MAX_UNDER_WAY // 2)]):
+                    submit(more)
                 if isinstance(outcome, Outcome):
                     unfit_in_turn = 0
                     yield outcome
