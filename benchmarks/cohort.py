@@ -30,6 +30,7 @@ from vrnet.app.layouts import scan_acdc
 from vrnet.cohort.results import CohortFolder, make_plan
 from vrnet.cohort.run import Task, open_executor, run_tasks
 from vrnet.cohort.table import find_missing, read_table
+from vrnet.errors import counted
 from vrnet.files import write_rows
 from vrnet.provenance import __version__
 
@@ -110,7 +111,7 @@ def compare_jobs(root, folder, count, jobs, options):
         out = folder / f"{number} jobs"
         seconds[number] = run_cohort(pairs, out, number, options)
         rate = 3600 * count / seconds[number] / number
-        print(f"{number} jobs: {seconds[number]:8.1f} s, {rate:6.0f} stacks per core and hour", flush=True)
+        print(f"{counted(number, 'job')}: {seconds[number]:8.1f} s, {rate:6.0f} stacks per core and hour", flush=True)
         files = (path for name in RESULTS for path in (out / "subjects").rglob(name))
         found[number] = {path.relative_to(out): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     print(f"{seconds[1] / seconds[jobs]:.2f} times as fast; {len(found[1])} files, "

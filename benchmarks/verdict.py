@@ -272,7 +272,7 @@ def tables(rows: list[dict[str, str]]) -> Iterator[str]:
         evidence = Evidence(**{name: float(row[name]) for name in EVIDENCE})
         judged[outcome(row, unchanged)].append((row, evidence))
     for name in ("good", "ruined"):
-        yield f"\n{name}: {len(judged[name])}, of which {', '.join(counts(judged[name], {}))} good, look, failed\n"
+        yield f"\n{name}: {len(judged[name])}; of these good, look, failed: {', '.join(counts(judged[name], {}))}\n"
         yield "| data | change | good | look | failed |\n| --- | --- | --- | --- | --- |"
         for data, change in sorted({(row["data"], row["change"]) for row, _ in judged[name]}):
             levels = counts(judged[name], {"data": data, "change": change})
