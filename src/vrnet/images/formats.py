@@ -3,7 +3,7 @@
 Libraries read headers. The voxels of all formats but pictures go through `read_numbers`, which compares what a header
 claims with the size of its file before memory is asked for. No file is read but the one given and, where its header
 names a file of voxels, that one, if it is in the same folder or below. (SimpleITK reads none of them: a damaged header
-of MetaImage or NRRD makes it overwrite memory, and a process of its own would take half a second for each file.)"""
+of MetaImage or NRRD makes it overwrite memory, and a process of its own takes a quarter of a second per file.)"""
 
 import glob
 import gzip
