@@ -257,7 +257,7 @@ class CineResult:
     def _repr_html_(self) -> str:
         from vrnet.report.cine_figures import tracking_card
 
-        return tracking_card(self).html()
+        return tracking_card(self)
 
 
 Tracking = CineResult

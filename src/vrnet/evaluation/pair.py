@@ -21,7 +21,7 @@ from vrnet.methods.names import parameters, parse
 from vrnet.methods.parameters import value_in
 from vrnet.provenance import provenance, versions
 from vrnet.registration.intensity import Remap, find_remap
-from vrnet.registration.masks import Inside
+from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
 
 STILL_MM = 1e-3
@@ -98,7 +98,7 @@ def unmatched_brightness(result: PairResult) -> Remap | None:
     seen = result.seen[1]
     mask = None if seen.all() else torch.from_numpy(seen)
     fixed, warped = torch.from_numpy(result.fixed.array.astype(np.float32)), torch.from_numpy(result.seen_warped)
-    return find_remap(fixed, warped, Inside(mask, mask))
+    return find_remap(fixed, warped, PairMasks(mask, mask))
 
 
 def name_of(image: Image | None) -> str | None:

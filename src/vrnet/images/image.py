@@ -156,7 +156,7 @@ class Image:
     def _repr_html_(self) -> str:
         from vrnet.report.figures import image_card
 
-        return image_card(self).html()
+        return image_card(self)
 
     def with_array(self, array: Shaped[ndarray, "*s"]) -> "Image":
         """An image of other values on the same grid, under the same name."""
@@ -308,7 +308,7 @@ class Cine:
     def _repr_html_(self) -> str:
         from vrnet.report.figures import cine_card
 
-        return cine_card(self).html()
+        return cine_card(self)
 
 
 # Arrays and tensors as a caller gives them: checked once, where they come in.

@@ -355,7 +355,7 @@ class Transform:
     def _repr_html_(self) -> str:
         from vrnet.report.figures import transform_card
 
-        return transform_card(self).html()
+        return transform_card(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.

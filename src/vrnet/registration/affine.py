@@ -23,7 +23,7 @@ from vrnet.errors import BadInput, Progress, shape_text
 from vrnet.images.grid import Affine, AffineKind, Grid
 from vrnet.images.image import Image, grid_of, rescale_images_jointly, to_sitk
 from vrnet.images.resample import one_thread
-from vrnet.registration.masks import ImageMasks
+from vrnet.registration.masks import PairMasks, inpaint_image
 
 COARSEST_VOXELS = 28
 """About how many voxels the longest side of fixed has at the coarsest level."""
@@ -32,7 +32,7 @@ MAX_VOXELS = 1e6
 MIN_VOXELS_PER_AXIS = 4
 MAX_VOXELS_OF_SHARE = 4000
 """How many voxels inside a mask are looked at, at most, where some will do."""
-NO_MASKS = ImageMasks()
+NO_MASKS: PairMasks[Image] = PairMasks()
 
 
 class Level(NamedTuple):
@@ -46,12 +46,26 @@ class Level(NamedTuple):
     moving_mask: sitk.Image | None = None
 
 
-def make_levels(fixed: Image, moving: Image, unit: float, masks: ImageMasks = NO_MASKS) -> list[Level]:
-    """Both images, without what lies outside their masks, from coarse to fine, about the centre of fixed, with lengths
-    in a unit of millimetres. A coarse voxel is inside if any part of it is."""
-    images = [rescale_images_jointly(image)[0] for image in masks.inpaint(fixed, moving)]
+def coordinates(grid: Grid) -> tuple[float, Float[ndarray, " d"]]:
+    """(unit, centre) of the optimiser's coordinates: in this unit of millimetres, the root mean square of the distance
+    from the centre along an axis is 1."""
+    extent = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
+    return float(extent) / (12 * len(grid.shape)) ** 0.5, grid.centre
+
+
+def make_levels(fixed: Image, moving: Image, masks: PairMasks[Image] = NO_MASKS) -> list[Level]:
+    """Both images, without what lies outside their masks, from coarse to fine, in the coordinates of fixed. A coarse
+    voxel is inside if any part of it is."""
+    unit, centre = coordinates(fixed.grid)
+
+    def to_optimiser(image: Image) -> sitk.Image:
+        grid, origin = image.grid, (np.array(image.grid.origin) - centre) / unit
+        spacing = tuple(h / unit for h in grid.spacing)
+        return to_sitk(image.array, Grid(grid.shape, spacing, tuple(origin.tolist()), grid.direction))
+
+    images = [rescale_images_jointly(image)[0] for image in masks.apply(inpaint_image, fixed, moving)]
     given = [mask and mask.with_array(mask.array.astype(np.float32)) for mask in (masks.fixed, masks.moving)]
-    parts = [image and to_optimiser(image, fixed.grid.centre, unit) for image in (*images, *given)]
+    parts = [image and to_optimiser(image) for image in (*images, *given)]
     place, spacing = fixed.grid, max(np.multiply(fixed.grid.shape, fixed.grid.spacing)) / COARSEST_VOXELS
     spacings = [spacing]
     while max(shrink_factors(place, spacing)) > 1:
@@ -65,13 +79,6 @@ def make_levels(fixed: Image, moving: Image, unit: float, masks: ImageMasks = NO
         inside = (part and sitk.Greater(part, 0) for part in parts[2:])
         levels.insert(0, Level(parts[0], parts[1], spacing / unit, *inside))
     return levels
-
-
-def to_optimiser(image: Image, centre: Float[ndarray, " d"], unit: float) -> sitk.Image:
-    """The image about a centre, with lengths in a unit of millimetres."""
-    grid, origin = image.grid, (np.array(image.grid.origin) - centre) / unit
-    place = Grid(grid.shape, tuple(h / unit for h in grid.spacing), tuple(origin.tolist()), grid.direction)
-    return to_sitk(image.array, place)
 
 
 def shrink_factors(grid: Grid, spacing: float) -> list[int]:
@@ -102,9 +109,6 @@ PLAINLY_BETTER = 1.1
 """By what factor a map must have a greater score inside the masks than that of the whole images has there."""
 
 
-score = attrgetter("score")
-
-
 class Found(NamedTuple):
     """A map, and its mutual information times the share of fixed that it takes into moving, both inside their masks."""
 
@@ -112,74 +116,64 @@ class Found(NamedTuple):
     score: float
 
 
+SCORE = attrgetter("score")
+
+
 def find_affine(
-    fixed: Image, moving: Image, kind: AffineKind, masks: ImageMasks = NO_MASKS, progress: Progress | None = None
+    fixed: Image,
+    moving: Image,
+    kind: AffineKind,
+    masks: PairMasks[Image] = NO_MASKS,
+    progress: Progress | None = None,
 ) -> Affine:
     """The map from fixed to moving, wherever their headers put them: of the whole images, unless inside their masks
     another is plainly better."""
-    full = [mask is None or bool(mask.array.all()) for mask in (masks.fixed, masks.moving)]
-    masks = ImageMasks(None if full[0] else masks.fixed, None if full[1] else masks.moving)
-    report = progress or (lambda done: None)
-    for image, mask in (fixed, masks.fixed), (moving, masks.moving):
-        check_size(image, mask)
+    given = [None if mask is None or mask.array.all() else mask for mask in (masks.fixed, masks.moving)]
+    for image, mask in zip((fixed, moving), given, strict=True):
+        if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
+            size = shape_text(image.grid.shape)
+            needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
+            raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
+        if mask is not None and (count := np.count_nonzero(mask.array)) < MIN_VOXELS_INSIDE:
+            needed = f"an affine start needs {MIN_VOXELS_INSIDE}; give a larger mask, or leave `affine` out"
+            raise BadInput(f"{mask.name} has {count} voxels inside: {needed}")
+    masks, report = PairMasks(*given), progress or (lambda done: None)
+    parts = 1 if masks.is_everywhere else 2
     with one_thread():  # the optimiser's own setting does not reach all of its parts
-        if masks.fixed is None and masks.moving is None:
-            return find_whole(fixed, moving, kind, report)
-        whole = find_whole(fixed, moving, kind, lambda done: report(done / 2))
+        found = search(make_levels(fixed, moving), kind, lambda done: report(done / parts)).affine
+        whole = in_world(found, kind, fixed.grid)
+        if masks.is_everywhere:
+            return whole
         return find_better_inside(fixed, moving, masks, whole, lambda done: report((1 + done) / 2)) or whole
 
 
-def coordinates(grid: Grid) -> tuple[float, Float[ndarray, " d"]]:
-    """(unit, centre) of the optimiser's coordinates: in this unit of millimetres, the root mean square of the distance
-    from the centre along an axis is 1."""
-    extent = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
-    return float(extent) / (12 * len(grid.shape)) ** 0.5, grid.centre
-
-
-def find_whole(fixed: Image, moving: Image, kind: AffineKind, progress: Progress) -> Affine:
-    """The map by which the whole images are most alike."""
-    unit, centre = coordinates(fixed.grid)
-    return in_world(search(make_levels(fixed, moving, unit), kind, progress).affine, kind, unit, centre)
-
-
 def find_better_inside(
-    fixed: Image, moving: Image, masks: ImageMasks, whole: Affine, progress: Progress
+    fixed: Image, moving: Image, masks: PairMasks[Image], whole: Affine, progress: Progress
 ) -> Affine | None:
     """A map by which images are plainly more alike inside their masks than by that of the whole images, if there is
     one."""
     if masks.fixed is None:  # samples are taken where the mask is
-        swapped = ImageMasks(fixed=masks.moving)
+        swapped = PairMasks(fixed=masks.moving)
         found = find_better_inside(moving, fixed, swapped, whole.inverse(), progress)
         return found and found.inverse().about(fixed.grid.centre)
     unit, centre = coordinates(fixed.grid)
-    *coarser, finest = make_levels(fixed, moving, unit, masks)
+    *coarser, finest = make_levels(fixed, moving, masks)
     inside = search([*(each for each in coarser if count_inside(each) >= MIN_SAMPLES), finest], whole.kind, progress)
     shift = whole.about(centre).translation / unit
     score_of_whole = measure(finest, Affine(whole.kind, whole.matrix, shift, np.zeros(len(centre)))).score
-    is_better = inside.score > PLAINLY_BETTER * score_of_whole
-    return in_world(inside.affine, whole.kind, unit, centre) if is_better else None
+    return in_world(inside.affine, whole.kind, fixed.grid) if inside.score > PLAINLY_BETTER * score_of_whole else None
 
 
-def in_world(affine: Affine, kind: AffineKind, unit: float, centre: Float[ndarray, " d"]) -> Affine:
-    """A map of the optimiser's coordinates, whose lengths are in a unit of millimetres, as one of the world's."""
+def in_world(affine: Affine, kind: AffineKind, grid: Grid) -> Affine:
+    """A map of the optimiser's coordinates, those of this grid, as one of the world's."""
+    unit, centre = coordinates(grid)
     return Affine(kind, affine.matrix, affine.translation * unit, centre)
-
-
-def check_size(image: Image, mask: Image | None) -> None:
-    """BadInput if an image, or what is inside its mask, is too small to be aligned."""
-    if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
-        size = shape_text(image.grid.shape)
-        needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
-        raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
-    if mask is not None and (count := np.count_nonzero(mask.array)) < MIN_VOXELS_INSIDE:
-        needed = f"an affine start needs {MIN_VOXELS_INSIDE}"
-        raise BadInput(f"{mask.name} has {count} voxels inside: {needed}; give a larger mask, or leave `affine` out")
 
 
 def search(levels: list[Level], kind: AffineKind, progress: Progress) -> Found:
     """The best map: rigid from the most promising starts at the coarsest level, then refined from level to level."""
-    starts = sorted((measure(levels[0], start) for start in possible_starts(levels[0])), key=score, reverse=True)
-    found = max((refine(levels[0], start.affine, "rigid") for start in starts[:STARTS_REFINED]), key=score)
+    starts = sorted((measure(levels[0], start) for start in possible_starts(levels[0])), key=SCORE, reverse=True)
+    found = max((refine(levels[0], start.affine, "rigid") for start in starts[:STARTS_REFINED]), key=SCORE)
     for done, level in enumerate(levels, start=1):
         found = refine(level, found.affine, kind)
         progress(done / len(levels))
@@ -277,4 +271,4 @@ def refine(level: Level, start: Affine, kind: AffineKind) -> Found:
         return before
     matrix = np.reshape(change.GetMatrix(), (d, d))
     found = start.compose(Affine(kind, matrix, np.array(change.GetTranslation()), start.centre))
-    return max(before, measure(level, found), key=score)
+    return max(before, measure(level, found), key=SCORE)

@@ -26,14 +26,14 @@ from vrnet.methods.names import parse_method
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import (
-    ImageMasks,
-    Inside,
+    PairMasks,
     carry_on,
     check_masks,
     compared_box,
     content_box,
     cut,
     fade_out,
+    inpaint,
 )
 from vrnet.registration.pair import Names, PairResult, Reportable
 from vrnet.variational.cascade import Initializer, Spacing, initialize
@@ -79,7 +79,7 @@ class Registration(Reportable[Array], Generic[Array]):
     fixed: Array
     """The images, as they were given."""
     moving: Array
-    inside: Inside
+    inside: PairMasks[Tensor]
     """Which voxels of each were compared."""
     spacing: Spacing
 
@@ -122,12 +122,12 @@ class Registration(Reportable[Array], Generic[Array]):
         }
         masks = (
             mask if mask is None else Image(as_array(mask), grid, f"the mask of {role}")
-            for role, mask in (("fixed", self.inside.fixed), ("moving", self.inside.moving))
+            for role, mask in vars(self.inside).items()
         )
         return PairResult(
             **images,
             **self.how,
-            masks=ImageMasks(*masks),
+            masks=PairMasks(*masks),
             transform=Transform.from_voxels(as_array(self.field), grid),
             energies=as_array(self.energies),
             device=as_tensor(self.field).device.type,
@@ -266,21 +266,22 @@ def check_axes(shape: tuple[int, ...], slice_axis: int | None) -> None:
         raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")
 
 
-def find_motion(I0: Tensor, I1: Tensor, inside: Inside, plan: Plan, progress: Progress | None) -> Motion:
+def find_motion(I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, progress: Progress | None) -> Motion:
     """What is found between two images (*s) by a plan: as bright as each other, in-painted outside their masks; the
     field free of folds, where that is asked for."""
     is_matched = plan.brightness == "match" and plan.method.scaling == "jointly"
     remap = find_remap(I0, I1, inside) if is_matched else None
     edges = plan.spacing or (1.0,) * I0.dim()  # each slice is in-painted from itself, while anything of it is inside
     apart = tuple(SLICES_APART * max(edges) if axis == plan.slice_axis else h for axis, h in enumerate(edges))
-    S0, S1 = inside.inpaint(I0, remap.match(I1) if remap else I1, apart)
-    field, energies = solve(S0.to(plan.device), S1.to(plan.device), inside.to(plan.device), plan, progress)
+    filled = inside.apply(lambda I, mask: inpaint(I, mask, apart), I0, remap.match(I1) if remap else I1)
+    S0, S1 = (I.to(plan.device) for I in filled)
+    field, energies = solve(S0, S1, inside.map(lambda mask: mask.to(plan.device)), plan, progress)
     repaired, repair = repair_folds(field, plan.spacing, plan.slice_axis) if plan.folds == "repair" else (field, None)
     return Motion(repaired, energies, repair, remap)
 
 
 def solve(
-    I0: Tensor, I1: Tensor, inside: Inside, plan: Plan, progress: Progress | None = None
+    I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, progress: Progress | None = None
 ) -> tuple[Tensor, Tensor]:
     """(field, energies) of a pair of images (*s). Slices are a batch of 2D pairs, whose energies are averaged."""
     method, find, slice_axis = plan.method, plan.find, plan.slice_axis

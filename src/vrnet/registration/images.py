@@ -10,13 +10,13 @@ from vrnet.errors import BadInput, Progress, Stage
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, as_tensor, as_tensors, check_values, is_lost_in_single, rescale_images_jointly
 from vrnet.images.io import ImageLike
-from vrnet.images.resample import match_histogram, resample_image
+from vrnet.images.resample import coverage, match_histogram, place_labels, resample_image
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import parse_method
 from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import Motion, Plan, find_motion
-from vrnet.registration.masks import ImageMasks, check_masks
+from vrnet.registration.masks import PairMasks, check_masks, inpaint_image
 from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.vocabulary import AffineStart, Brightness, DeviceChoice, Folds, RegistrationOptions, Slices
 
@@ -81,7 +81,7 @@ def register_pair(
     start, order = perf_counter(), pair.fixed.grid.order
     fixed, moving = pair.fixed.reordered(order), pair.moving.reordered(pair.moving.grid.order)
     check_pair(fixed, moving, must_overlap=options.affine == "none" and affine is None)
-    grid, masks = fixed.grid, pair.masks.reordered(order, pair.moving.grid.order)
+    grid, masks = fixed.grid, pair.masks.map(lambda mask: mask.reordered(mask.grid.order))
     plan = Plan.of(
         method,
         grid.shape,
@@ -91,10 +91,10 @@ def register_pair(
         options.folds,
         "keep" if options.match_intensities else options.brightness,
     )
-    fixed, moving = masks.inpaint(fixed, moving)
+    fixed, moving = masks.apply(inpaint_image, fixed, moving)
     if options.affine != "none":
         whole = pair.fixed.in_world_order(), pair.moving.in_world_order()
-        affine = find_affine(*whole, options.affine, pair.masks.in_world_order(), stage("aligning"))
+        affine = find_affine(*whole, options.affine, pair.masks.map(Image.in_world_order), stage("aligning"))
     moving = match_histogram(moving, fixed) if options.match_intensities else moving
     found = find_on_grid(fixed, moving, masks, plan, affine, stage(f"registering with {plan.method}"))
     stored, backward = np.argsort(order).tolist(), grid.backward
@@ -120,17 +120,23 @@ def register_pair(
 
 
 def find_on_grid(
-    fixed: Image, moving: Image, masks: ImageMasks, plan: Plan, affine: Affine | None, progress: Progress
+    fixed: Image, moving: Image, masks: PairMasks[Image], plan: Plan, affine: Affine | None, progress: Progress
 ) -> Motion:
     """What is found on the grid of fixed, its axes turned as the world's run. Moving is seen through the affine map, if
     there is one."""
-    inside = masks.on(fixed.grid, moving, affine)
+    if masks.moving is None:
+        covered = coverage(moving.grid, fixed.grid, affine)
+    else:
+        covered = place_labels(masks.moving, fixed.grid, affine).array
+    if not covered.any():
+        raise BadInput(f"{moving.name} has no voxel inside, within fixed: check the headers and the mask")
     if plan.method.scaling == "each":  # before the border of moving is repeated
         fixed = rescale_images_jointly(fixed, masks=[masks.fixed])[0]
         moving = rescale_images_jointly(moving, masks=[masks.moving])[0]
     arrays = fixed.array.astype(np.float32), resample_image(moving, fixed.grid, affine).array
     I0, I1 = as_tensors(*(np.flip(array, fixed.grid.backward) for array in arrays))
-    mask0, mask1 = (mask if mask is None else np.flip(mask, fixed.grid.backward) for mask in inside)
+    mask0 = None if masks.fixed is None else np.flip(masks.fixed.array, fixed.grid.backward)
+    mask1 = None if covered.all() else np.flip(covered, fixed.grid.backward)
     return find_motion(I0, I1, check_masks(mask0, mask1, I0, I1), plan, progress)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vrnet.errors import BadInput
 from vrnet.images.image import Mask
-from vrnet.registration.masks import Inside
+from vrnet.registration.masks import PairMasks
 
 MAX_FACTOR = 1e30
 """Intensities are float32."""
@@ -71,7 +71,7 @@ class Line(NamedTuple):
     correlation: float
 
 
-def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> Remap | None:
+def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: PairMasks[Tensor]) -> Remap | None:
     """What makes moving as bright as fixed, both on one grid; None where they are so, as far as can be told."""
     fixed, moving = values_inside(I0, I1, inside.fixed, inside.moving)
     if not len(fixed) or not np.ptp(fixed) or not np.ptp(moving):

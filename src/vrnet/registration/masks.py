@@ -1,10 +1,10 @@
 """The masks of a pair: checked where they come in, and images that show nothing of what lies outside them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from math import ceil
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -15,9 +15,9 @@ from torch import Tensor
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import RelativeSpacing, repeat_border, resize
 from vrnet.images.grid import Affine, Grid, check_same_grid
-from vrnet.images.image import Image, Mask, as_mask, as_tensor, mask_tensor
+from vrnet.images.image import Image, as_mask, as_tensor, mask_tensor
 from vrnet.images.io import ImageLike, given_image
-from vrnet.images.resample import coverage, place_labels
+from vrnet.images.resample import place_labels
 from vrnet.images.transforms import Transform
 from vrnet.variational.cascade import Spacing
 from vrnet.variational.linearize import Masks
@@ -32,101 +32,61 @@ SMALLEST_PART = 1e-3
 
 def inpaint(I: Float[Tensor, "*s"], inside: Bool[Tensor, "*s"], spacing: Spacing = None) -> Float[Tensor, "*s"]:
     """I inside; outside, the means of I inside over neighbourhoods that are as large as they must be."""
-    return fill_from_coarser(I[None, None], inside[None, None], spacing)[0, 0]
+
+    def fill(I: Tensor, inside: Tensor, spacing: Spacing) -> Tensor:
+        """Outside, what the image at half the resolution has there: means of what is inside, themselves filled so."""
+        shape = tuple(I.shape[2:])
+        coarse = coarser_shape(shape, spacing, smallest=2)
+        if inside.all() or coarse == shape:
+            return torch.where(inside, I, I[inside].mean())
+        part = resize(inside.to(I), coarse)
+        mean = resize(torch.where(inside, I, 0), coarse) / part.clamp(min=SMALLEST_PART)
+        below = fill(mean, part > SMALLEST_PART, coarser_spacing(spacing, shape, coarse))
+        return torch.where(inside, I, resize(below, shape))
+
+    return fill(I[None, None], inside[None, None], spacing)[0, 0]
 
 
-def fill_from_coarser(
-    I: Float[Tensor, "1 1 *s"], inside: Bool[Tensor, "1 1 *s"], spacing: Spacing
-) -> Float[Tensor, "1 1 *s"]:
-    """Outside, what the image at half the resolution has there: means of what is inside, themselves filled likewise."""
-    shape = tuple(I.shape[2:])
-    coarse = coarser_shape(shape, spacing, smallest=2)
-    if inside.all() or coarse == shape:
-        return torch.where(inside, I, I[inside].mean())
-    part = resize(inside.to(I), coarse)
-    mean = resize(torch.where(inside, I, 0), coarse) / part.clamp(min=SMALLEST_PART)
-    below = fill_from_coarser(mean, part > SMALLEST_PART, coarser_spacing(spacing, shape, coarse))
-    return torch.where(inside, I, resize(below, shape))
+M = TypeVar("M", Image, Tensor)
 
 
 @dataclass(frozen=True)
-class Inside:
-    """Which voxels of two images on one grid are inside the mask of each; None stands for all of them."""
+class PairMasks(Generic[M]):
+    """The masks of two images: images in the world, each on the grid of its own, or tensors on one grid. None stands
+    for all of the image."""
 
-    fixed: Mask = None
-    moving: Mask = None
+    fixed: M | None = None
+    moving: M | None = None
 
     @property
     def is_everywhere(self) -> bool:
         return self.fixed is None and self.moving is None
 
     @property
-    def of_each(self) -> tuple[Mask, Mask]:
+    def of_each(self) -> tuple[M | None, M | None]:
         """Where the intensities of each image are looked at: in its mask, or in that of the other if it has none."""
         fixed = self.moving if self.fixed is None else self.fixed
         return fixed, self.fixed if self.moving is None else self.moving
 
-    def to(self, device: torch.device) -> "Inside":
-        """The masks on another device."""
-        return Inside(*(None if mask is None else mask.to(device) for mask in (self.fixed, self.moving)))
+    def map(self, change: Callable[[M], M]) -> "PairMasks[M]":
+        """Those that there are, changed alike."""
+        return PairMasks(*(None if mask is None else change(mask) for mask in (self.fixed, self.moving)))
 
-    def inpaint(self, I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], spacing: Spacing) -> list[Tensor]:
-        """The images without what lies outside their masks."""
-        parts = (I0, self.fixed), (I1, self.moving)
-        return [I if mask is None else inpaint(I, mask, spacing) for I, mask in parts]
+    def apply(self, function: Callable[[M, M], M], fixed: M, moving: M) -> list[M]:
+        """function(image, mask) of either image; the image itself where it has no mask."""
+        parts = (fixed, self.fixed), (moving, self.moving)
+        return [image if mask is None else function(image, mask) for image, mask in parts]
 
 
-def check_masks(fixed: object, moving: object, I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"]) -> Inside:
+def check_masks(fixed: object, moving: object, I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"]) -> PairMasks[Tensor]:
     """The masks of a pair, arrays or tensors, or BadInput."""
-    inside = Inside(mask_tensor("fixed", fixed, I0), mask_tensor("moving", moving, I1))
+    inside = PairMasks(mask_tensor("fixed", fixed, I0), mask_tensor("moving", moving, I1))
     if inside.fixed is not None and inside.moving is not None and not (inside.fixed & inside.moving).any():
         raise BadInput("the masks of fixed and moving do not overlap in space: there is nothing to compare")
     for name, I, mask in zip(("fixed", "moving"), (I0, I1), inside.of_each, strict=True):
         if mask is not None and (values := I[mask]).min() == values.max():
             raise BadInput(f"{name} is constant ({float(values[0]):g}) inside the mask: there is nothing to register")
     return inside
-
-
-@dataclass(frozen=True)
-class ImageMasks:
-    """The masks of two images in the world, each on the grid of its image; None stands for all of it."""
-
-    fixed: Image | None = None
-    moving: Image | None = None
-
-    @classmethod
-    def read(
-        cls,
-        fixed_mask: ImageLike | None,
-        moving_mask: ImageLike | None,
-        fixed: Image,
-        moving: Image,
-    ) -> "ImageMasks":
-        """The masks of these images, given as images or files; BadInput if one is not for its image."""
-        return cls(read_mask("fixed_mask", fixed_mask, fixed), read_mask("moving_mask", moving_mask, moving))
-
-    def reordered(self, fixed: Sequence[int], moving: Sequence[int]) -> "ImageMasks":
-        """The masks with axis order[i] as axis i, by the order of either."""
-        parts = (self.fixed, fixed), (self.moving, moving)
-        return ImageMasks(*(None if mask is None else mask.reordered(order) for mask, order in parts))
-
-    def in_world_order(self) -> "ImageMasks":
-        """The masks with their axes in the order of the world's, and running as these do."""
-        return ImageMasks(*(None if mask is None else mask.in_world_order() for mask in (self.fixed, self.moving)))
-
-    def inpaint(self, fixed: Image, moving: Image) -> list[Image]:
-        """The images without what lies outside their masks, before they are smoothed, matched or resampled."""
-        return [without_outside(fixed, self.fixed), without_outside(moving, self.moving)]
-
-    def on(self, grid: Grid, moving: Image, affine: Affine | None) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-        """Both masks on the grid of fixed, where moving, seen through an affine map, is outside if it has no voxels."""
-        if self.moving is None:
-            covered = coverage(moving.grid, grid, affine)
-        else:
-            covered = place_labels(self.moving, grid, affine).array
-        if not covered.any():
-            raise BadInput(f"{moving.name} has no voxel inside, within fixed: check the headers and the mask")
-        return None if self.fixed is None else self.fixed.array, None if covered.all() else covered
 
 
 def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
@@ -140,9 +100,10 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
     return mask
 
 
-def without_outside(image: Image, mask: Image | None) -> Image:
-    """The image, in-painted outside its mask; itself where there is none; BadInput if it is constant inside."""
-    if mask is None or mask.array.all():
+def inpaint_image(image: Image, mask: Image) -> Image:
+    """The image without what lies outside its mask, before it is smoothed, matched or resampled; BadInput if it is
+    constant inside."""
+    if mask.array.all():
         return image
     if (values := image.array[mask.array]).min() == values.max():
         raise BadInput(
@@ -170,20 +131,19 @@ def content_box(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], fewest
     """The smallest box outside of which each image has the value of its corners everywhere, and a margin.
 
     An axis keeps the `fewest` voxels at least. Where the corners of an image differ, it has no background."""
+
+    def differs_from_corners(I: Tensor) -> Tensor:
+        corners = I
+        for axis, n in enumerate(I.shape[2:], start=2):
+            corners = corners.index_select(axis, torch.tensor([0, n - 1], device=I.device))
+        first = corners.flatten(2)[:, :, 0].view(*I.shape[:2], *[1] * (I.dim() - 2))
+        return (first != I) | (corners != first).any()
+
     content = (differs_from_corners(I0) | differs_from_corners(I1)).flatten(0, 1).any(0)
-    return tuple(_extent(content.movedim(axis, 0).flatten(1).any(1), fewest) for axis in range(content.dim()))
+    return tuple(_extent(content.movedim(axis, 0).flatten(1).any(1), fewest, MARGIN) for axis in range(content.dim()))
 
 
-def differs_from_corners(I: Float[Tensor, "b c *s"]) -> Bool[Tensor, "b c *s"]:
-    """Where an image has not the value that all its corners have; everywhere, if they have not all the same."""
-    corners = I
-    for axis, n in enumerate(I.shape[2:], start=2):
-        corners = corners.index_select(axis, torch.tensor([0, n - 1], device=I.device))
-    first = corners.flatten(2)[:, :, 0].view(*I.shape[:2], *[1] * (I.dim() - 2))
-    return (first != I) | (corners != first).any()
-
-
-def _extent(content: Bool[Tensor, " n"], fewest: int, margin: int = MARGIN) -> slice:
+def _extent(content: Bool[Tensor, " n"], fewest: int, margin: int) -> slice:
     """From the first place that has content to the last, and what else is kept; everything if there is none.
 
     Mirrored content has the mirrored extent."""
@@ -245,25 +205,20 @@ def fade_out(u: Float[Tensor, "b d *t"], box: Box, shape: tuple[int, ...], h: Re
 
 
 def compared_voxels(
-    fixed_mask: Image | None,
-    moving_mask: Image | None,
-    grid: Grid,
-    transform: Transform,
-    affine: Affine | None = None,
+    masks: PairMasks[Image], grid: Grid, transform: Transform, affine: Affine | None = None
 ) -> NDArray[Any] | None:
     """The voxels of fixed inside both masks, before a transform and after it; None, for all, without masks.
 
     After an affine start, before is where that put moving: the headers of images that lie apart would leave little.
     Where the masks have no voxel in common, the user is told, and all inside that of fixed are compared."""
-    fixed = np.ones(grid.shape, bool) if fixed_mask is None else as_mask(fixed_mask).array
-    if moving_mask is None:
-        return None if fixed_mask is None else fixed
-    moving = as_mask(moving_mask)
-    before, after = place_labels(moving, grid, affine), transform.apply_labels(moving, grid)
-    wanted = [fixed & (after.array != 0) & (before.array != 0), fixed & (after.array != 0)]
-    found = next((voxels for voxels in wanted if voxels.any()), None)  # headers may put the masks far apart
-    if found is not None:
-        return found
+    fixed = np.ones(grid.shape, bool) if masks.fixed is None else as_mask(masks.fixed).array
+    if masks.moving is None:
+        return None if masks.fixed is None else fixed
+    moving = as_mask(masks.moving)
+    before, after = place_labels(moving, grid, affine).array != 0, transform.apply_labels(moving, grid).array != 0
+    for voxels in (fixed & after & before, fixed & after):  # headers may put the masks far apart
+        if voxels.any():
+            return voxels
     warn_of_input(
         "the masks of fixed and moving have no voxel in common after the registration: the images are compared inside "
         "that of fixed alone, or everywhere if it has none. Check the masks and the headers"

@@ -25,7 +25,7 @@ from vrnet.images.io import ImageLike, given_image
 from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transforms import Inverse, Transform
 from vrnet.registration.intensity import Remap
-from vrnet.registration.masks import ImageMasks, compared_voxels
+from vrnet.registration.masks import PairMasks, compared_voxels, inpaint_image, read_mask
 from vrnet.vocabulary import RegistrationOptions
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ImagePair:
     moving: Image
     fixed_labels: Image | None = None
     moving_labels: Image | None = None
-    masks: ImageMasks = member(default_factory=ImageMasks)
+    masks: PairMasks[Image] = member(default_factory=PairMasks)
     label_names: LabelNames = member(default_factory=dict, kw_only=True)
     """What labels are called."""
     are_names_told_by_files: bool = member(default=False, kw_only=True)
@@ -73,7 +73,8 @@ class ImagePair:
         """The pair of what is given, as files or as images; BadInput where a map or a mask is not for its image."""
         I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
         maps = (given_labels("fixed_labels", fixed_labels), given_labels("moving_labels", moving_labels))
-        return cls(I0, I1, *maps, ImageMasks.read(fixed_mask, moving_mask, I0, I1))
+        masks = read_mask("fixed_mask", fixed_mask, I0), read_mask("moving_mask", moving_mask, I1)
+        return cls(I0, I1, *maps, PairMasks(*masks))
 
     @property
     def images(self) -> dict[str, Image]:
@@ -198,7 +199,7 @@ class Reportable(Generic[Labels]):
     def _repr_html_(self) -> str:
         from vrnet.report.figures import pair_card
 
-        return pair_card(self.with_labels(None, None, None)).html()
+        return pair_card(self.with_labels(None, None, None))
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -266,7 +267,7 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         outside the masks."""
         if not self.is_matched:
             return self.moving
-        fixed, moving = self.masks.inpaint(self.fixed, self.moving)
+        fixed, moving = self.masks.apply(inpaint_image, self.fixed, self.moving)
         if self.options.match_intensities or self.remap is None:
             return match_histogram(moving, fixed)
         return moving.with_array(self.remap.match(moving.array.astype(np.float32)))
@@ -315,7 +316,7 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     @cached_property
     def compared(self) -> Bool[ndarray, "*s"] | None:
         """The voxels inside the masks, before and after; None for all."""
-        return compared_voxels(self.masks.fixed, self.masks.moving, self.grid, self.transform, self.affine)
+        return compared_voxels(self.masks, self.grid, self.transform, self.affine)
 
     @cached_property
     def seen(self) -> tuple[Bool[ndarray, "*s"], Bool[ndarray, "*s"]]:

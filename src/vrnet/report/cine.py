@@ -34,7 +34,7 @@ from vrnet.report.drawing import (
     window_of,
 )
 from vrnet.report.page import edge_letters, span_with_margin
-from vrnet.report.pair import block_sizes, choose_slices, reduce_blocks, turn_array, viewing_order
+from vrnet.report.pair import average_blocks, choose_slices, turn_array, viewing_order
 from vrnet.verdict.cine import verdict_as_json, where_to_look
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
@@ -438,8 +438,7 @@ def grey_sheets(film: Film) -> list[str]:
     factors, found = (film.block, film.block), []
     for k in range(len(film.numbers)):
         stack = np.moveaxis(film.frames[..., k], 0, -1).astype(np.float32)
-        means = reduce_blocks(np.add, stack, factors) / block_sizes(stack.shape[:2], factors)
-        found.append(encode_sheet(quantise(means, low, high), "JPEG"))
+        found.append(encode_sheet(quantise(average_blocks(stack, factors), low, high), "JPEG"))
     return found
 
 

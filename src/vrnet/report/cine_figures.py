@@ -28,7 +28,7 @@ from vrnet.report.cine import (
     write_page,
 )
 from vrnet.report.drawing import GRID, STRAIN_MAP, Picture, quantise, window_of
-from vrnet.report.figures import Card, save
+from vrnet.report.figures import card, save
 from vrnet.report.pair import View
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
@@ -304,7 +304,7 @@ def shown_pair(result: CineResult) -> View:
     )
 
 
-def tracking_card(result: CineResult) -> Card:
+def tracking_card(result: CineResult) -> str:
     """The frame beside the reference, and the numbers that the page has on top."""
     film, t, file = Film.of(result), shown_frame(result), BytesIO()
     frames = len(result.cine)
@@ -312,4 +312,4 @@ def tracking_card(result: CineResult) -> Card:
     facts = [(each.name, each.value + (f" ({each.detail})" if each.detail else "")) for each in headline(result)]
     title = f"{frames} frames of {Path(result.cine.name).name}, tracked by {result.method}"
     caption = f"{frame_text(t, frames).capitalize()}, as it has moved from frame {result.frame + 1}."
-    return Card(title, facts, file.getvalue(), caption, result.verdict)
+    return card(title, facts, file.getvalue(), caption, result.verdict)

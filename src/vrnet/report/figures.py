@@ -1,8 +1,7 @@
 """Pictures of a registration. Axis 0 of an array runs across the picture and axis 1 down it, as in ITK and NIfTI."""
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,29 +16,13 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
 from vrnet.images.transforms import Transform
 from vrnet.registration.pair import PairResult
-from vrnet.report import measures
-from vrnet.report.drawing import (
-    DIFFERENCE_MAP,
-    FOLD,
-    GRID,
-    JACOBIAN_MAP,
-    JACOBIAN_RANGE,
-    MASK,
-    Tile,
-    grey_windows,
-    join_tiles,
-    motion_colours,
-    quantise,
-    render_template,
-    window_of,
-)
-from vrnet.report.measures import is_contrast_opposite
+from vrnet.report import drawing, measures
+from vrnet.report.drawing import Tile, Window, join_tiles, motion_colours, quantise, window_of
 from vrnet.report.pair import (
     WINDOW_PERCENTILES,
-    Appearance,
     Deformation,
+    PageSlices,
     View,
-    appearance,
     deformation,
     orient_for_viewing,
     turn_array,
@@ -61,7 +44,8 @@ CHECKERS = 8
 def pair_figure(result: PairResult, title: str = "") -> "Figure":
     """The overview of a registered pair; without a title, by its method and verdict."""
     title = title or f"{result.method}; verdict: {WORDS[result.judged.level]}"
-    return overview(View.of(result), title, result.measures.get("label_names"), is_contrast_opposite(result.measures))
+    is_opposite = measures.is_contrast_opposite(result.measures)
+    return overview(View.of(result), title, result.measures.get("label_names"), is_opposite)
 
 
 def write_overview(path: Path, result: PairResult) -> None:
@@ -78,68 +62,56 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
 
     Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
     called. For opposite contrasts differences would mean nothing: checkerboards are shown instead."""
-    from vrnet.report.drawing import Picture
-
     whole = orient_for_viewing(pair)
-    is_volume = whole.fixed.ndim == 3
-    look = appearance(whole)
-    k = look.numbers[look.start]
-    flat = whole.cut(k) if is_volume else whole
+    look = PageSlices(whole)
+    k, windows = look.numbers[look.start], look.windows
+    flat, spacing = whole.cut(k), whole.grid.spacing
+    moving = "moving, aligned" if pair.is_aligned else "moving"
+
     is_labelled = flat.fixed_labels is not None
-    figure = Picture(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
+    figure = drawing.Picture(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
     start = "; after the affine start" if pair.is_aligned else ""
-    shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
+    shown = f"; shown: slice {k + 1} of {whole.depth}" if whole.fixed.ndim == 3 else ""
     masked = "" if flat.mask is None else "; dotted: the mask"
     figure.suptitle(f"{title}{start}{shown}{masked}", parse_math=False)  # a file's name may hold dollars
-    axes = figure.subplots(2, 5 if is_labelled else 4, subplot_kw={"xticks": [], "yticks": []})
-    show_images(list(axes[0]), flat, look, names or {})
-    (show_checkerboards if is_opposite else show_differences)(list(axes[1]), flat, look)
-    show_grid(axes[1][2], flat.field)
-    for ax in axes[1][3:-1]:
-        show_motion(ax, flat.field, flat.grid.spacing, look.rim_mm, flat.unit)
-    show_jacobian(axes[1][-1], deformation(whole.field, k))
-    for ax in axes.flat:
+    upper, lower = figure.subplots(2, 5 if is_labelled else 4, subplot_kw={"xticks": [], "yticks": []})
+
+    for ax, (name, image) in zip(upper, flat.images.items(), strict=False):
+        show_image(ax, image, moving if name == "moving" else name, *windows[name])
+        draw_mask(ax, flat.mask)
+    compared = ("moving", moving, "aligned" if pair.is_aligned else "before"), ("warped", "warped", "after")
+    for column, (name, called, when) in enumerate(compared):
+        image = flat.images[name]
+        if flat.fixed_labels is not None:
+            ax = upper[3 + column]
+            show_image(ax, image, f"outlines: fixed —, {called} - -", *windows[name])
+            show_outlines(ax, flat.fixed_labels, flat.label_maps.get(f"{name}_labels"), look.colours, names or {})
+        if is_opposite:
+            greys = (flat.fixed, windows["fixed"]), (image, windows[name])
+            show_checkerboard(lower[column], *greys, f"fixed and {called}, in turns")
+        else:
+            low, high = windows["fixed"]
+            show_difference(lower[column], flat.fixed, image, f"|{name} − fixed|, {when}", high - low, flat.mask)
+    show_grid(lower[2], flat.field)
+    show_motion(lower[3] if is_labelled else upper[3], flat.field, spacing, look.rim_mm, pair.unit)
+    show_jacobian(lower[-1], deformation(whole.field, k))
+    for ax in (*upper, *lower):
         ax.set_axis_off()
-        ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])
+        ax.set_aspect(spacing[1] / spacing[0])
     return figure
 
 
-def show_images(axes: list["Axes"], pair: View, look: Appearance, names: Mapping[str, str]) -> None:
-    """Fixed, moving and warped; then outlines before and after, or without labels the motion."""
-    greys = look.windows
-    for ax, name in zip(axes, greys, strict=False):
-        show_image(ax, getattr(pair, name), title_of(pair, name), *greys[name])
-        draw_mask(ax, pair.mask)
-    if pair.fixed_labels is None:
-        return show_motion(axes[3], pair.field, pair.grid.spacing, look.rim_mm, pair.unit)
-    for ax, name in zip(axes[3:], ("moving", "warped"), strict=True):
-        show_image(ax, getattr(pair, name), f"outlines: fixed —, {title_of(pair, name)} - -", *greys[name])
-        show_outlines(ax, pair.fixed_labels, getattr(pair, f"{name}_labels"), look.colours, names)
-    return None
-
-
-def title_of(pair: View, name: str) -> str:
-    """The name of an image of the pair, as a title: moving may be aligned."""
-    return f"{name}, aligned" if name == "moving" and pair.is_aligned else name
-
-
-def show_differences(axes: list["Axes"], pair: View, look: Appearance) -> None:
-    """Differences before and after."""
-    low, high = look.windows["fixed"]
-    when = "aligned" if pair.is_aligned else "before"
-    show_difference(axes[0], pair.fixed, pair.moving, f"|moving − fixed|, {when}", high - low, pair.mask)
-    show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low, pair.mask)
-
-
-def show_checkerboards(axes: list["Axes"], pair: View, look: Appearance) -> None:
-    """Fixed and moving, then fixed and warped, in turns, each in its own greys: edges meet where they should."""
-    side = max(max(pair.fixed.shape) // CHECKERS, 1)
-    rows, columns = np.indices(pair.fixed.shape) // side
-    is_other = (rows + columns) % 2 == 1
-    for ax, name in zip(axes, ("moving", "warped"), strict=False):
-        windows = ((getattr(pair, each), *look.windows[each]) for each in ("fixed", name))
-        fixed, other = (((image - low) / max(high - low, 1e-12)).clip(0, 1) for image, low, high in windows)
-        show_image(ax, np.where(is_other, other, fixed), f"fixed and {title_of(pair, name)}, in turns", 0.0, 1.0)
+def show_checkerboard(
+    ax: "Axes",
+    fixed: tuple[Float[ndarray, "w h"], Window],
+    other: tuple[Float[ndarray, "w h"], Window],
+    title: str,
+) -> None:
+    """Two images in turns, each in its own greys: edges meet where they should."""
+    shape = fixed[0].shape
+    rows, columns = np.indices(shape) // max(max(shape) // CHECKERS, 1)
+    greys = [((image - low) / max(high - low, 1e-12)).clip(0, 1) for image, (low, high) in (fixed, other)]
+    show_image(ax, np.where((rows + columns) % 2 == 1, greys[1], greys[0]), title, 0.0, 1.0)
 
 
 def show_image(
@@ -189,7 +161,7 @@ def draw_contours(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int
 def draw_mask(ax: "Axes", mask: Bool[ndarray, "w h"] | None) -> None:
     """The outline of a mask, if there is one."""
     if mask is not None:
-        draw_contours(ax, mask.astype(np.uint8), {1: MASK}, "dotted")
+        draw_contours(ax, mask.astype(np.uint8), {1: drawing.MASK}, "dotted")
 
 
 def show_difference(
@@ -202,7 +174,7 @@ def show_difference(
 ) -> None:
     """|b − a|, with its mean in the title, inside a mask that shows here; half of `high` and more is brightest."""
     difference = np.abs(b - a)
-    ax.imshow(difference.T, cmap=DIFFERENCE_MAP, vmin=0, vmax=high / 2, interpolation="nearest")
+    ax.imshow(difference.T, cmap=drawing.DIFFERENCE_MAP, vmin=0, vmax=high / 2, interpolation="nearest")
     draw_mask(ax, mask)
     inside = None if mask is None or not mask.any() else difference[mask]
     mean = f"mean {difference.mean():.3g}" if inside is None else f"mean inside {inside.mean():.3g}"
@@ -214,9 +186,9 @@ def show_grid(ax: "Axes", u: Float[ndarray, "2 w h"]) -> None:
     across, down = (np.indices(u.shape[1:]) + u).astype(float)
     step = max(1, round(max(u.shape[1:]) / GRID_LINES))
     for i in range(0, across.shape[0], step):
-        ax.plot(across[i], down[i], color=GRID, linewidth=0.6)
+        ax.plot(across[i], down[i], color=drawing.GRID, linewidth=0.6)
     for j in range(0, across.shape[1], step):
-        ax.plot(across[:, j], down[:, j], color=GRID, linewidth=0.6)
+        ax.plot(across[:, j], down[:, j], color=drawing.GRID, linewidth=0.6)
     ax.set(xlim=(-0.5, u.shape[1] - 0.5), ylim=(u.shape[2] - 0.5, -0.5), aspect="equal")
     ax.set_title("deformed grid", fontsize=10)
 
@@ -239,9 +211,9 @@ def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
     """det(I + ∇u): blue shrinks, red grows, green is folded."""
     from matplotlib.colors import ListedColormap
 
-    low, high = JACOBIAN_RANGE
-    image = ax.imshow(deformed.det.T, cmap=JACOBIAN_MAP, vmin=low, vmax=high, interpolation="nearest")
-    ax.imshow(np.where(deformed.folded, 1.0, np.nan).T, cmap=ListedColormap([FOLD]), interpolation="nearest")
+    low, high = drawing.JACOBIAN_RANGE
+    image = ax.imshow(deformed.det.T, cmap=drawing.JACOBIAN_MAP, vmin=low, vmax=high, interpolation="nearest")
+    ax.imshow(np.where(deformed.folded, 1.0, np.nan).T, cmap=ListedColormap([drawing.FOLD]), interpolation="nearest")
     if bar:
         ax.figure.colorbar(image, ax=ax, shrink=0.7)
     ax.set_title("Jacobian determinant (strict folds green)", fontsize=10)
@@ -260,71 +232,59 @@ CARD_SIDE_PIXELS = 176
 """The longer side of each picture of a card."""
 
 
-@dataclass(frozen=True)
-class Card:
-    """What a card shows."""
-
-    title: str
-    facts: Sequence[tuple[str, str]] = ()
-    """Names and values, one row each."""
-    picture: bytes = b""
-    """A PNG file."""
-    caption: str = ""
-    """What the picture shows."""
-    verdict: Verdict | None = None
-
-    def html(self) -> str:
-        """The card, as a notebook takes it."""
-        shown = {name: getattr(self, name) for name in ("title", "facts", "caption", "verdict")}
-        return render_template("card.html", **shown, picture=b64encode(self.picture).decode())
+def card(
+    title: str,
+    facts: Iterable[tuple[str, str]],
+    picture: bytes,
+    caption: str = "",
+    verdict: Verdict | None = None,
+) -> str:
+    """A title, a verdict, a PNG file with what it shows, and a table of names and values."""
+    encoded = b64encode(picture).decode()
+    parts = {"title": title, "facts": list(facts), "picture": encoded, "caption": caption, "verdict": verdict}
+    return drawing.render_template("card.html", **parts)
 
 
-def pair_card(result: PairResult) -> Card:
+def pair_card(result: PairResult) -> str:
     """Fixed, moving, warped and motion in the main slice, with the verdict and the few numbers that say how good."""
-    view = View.of(result)
-    flat, size = main_cut(view), " x ".join(map(str, result.grid.shape))
+    flat, size = main_cut(View.of(result)), " x ".join(map(str, result.grid.shape))
     rows = measures.headline(result.measures, result.unit)
-    return Card(
-        title=f"Registration by {result.method}, {size} voxels",
-        facts=[
-            (row.name, row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}") for row in rows
-        ],
-        picture=join_tiles([*image_tiles(flat), motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
-        caption="From left to right: fixed, moving, warped, motion (hue is direction).",
-        verdict=result.judged,
+    return card(
+        f"Registration by {result.method}, {size} voxels",
+        [(row.name, row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}") for row in rows],
+        join_tiles([*image_tiles(flat), motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
+        "From left to right: fixed, moving, warped, motion (hue is direction).",
+        result.judged,
     )
 
 
-def image_card(image: Image, title: str = "") -> Card:
+def image_card(image: Image, title: str = "") -> str:
     """The picture, or of a volume its middle slice."""
     flat, spacing = middle_slice(image.array, image.grid)
-    return Card(
-        title=title or repr(image),
-        facts=[("range", f"{image.array.min():.4g} to {image.array.max():.4g}")],
-        picture=join_tiles([quantise(flat, *window_of([flat], IMAGE_PERCENTILES))], spacing, CARD_SIDE_PIXELS),
-        caption="" if image.array.ndim == 2 else "The middle slice.",
+    return card(
+        title or repr(image),
+        [("range", f"{image.array.min():.4g} to {image.array.max():.4g}")],
+        join_tiles([quantise(flat, *window_of([flat], IMAGE_PERCENTILES))], spacing, CARD_SIDE_PIXELS),
+        "" if image.array.ndim == 2 else "The middle slice.",
     )
 
 
-def cine_card(cine: Cine) -> Card:
+def cine_card(cine: Cine) -> str:
     """The first frame."""
     return image_card(cine.image(0), f"{cine!r}")
 
 
-def transform_card(transform: Transform) -> Card:
+def transform_card(transform: Transform) -> str:
     """The motion in the slice that moves most, and how far and how much it deforms."""
     whole, k = busiest_slice(transform)
-    flat = whole if whole.fixed.ndim == 2 else whole.cut(k)
-    length, det = np.linalg.norm(transform.displacement, axis=0), transform.jacobian()
-    return Card(
-        title=repr(transform),
-        facts=[
-            ("displacement", f"{length.mean():.3g} mm in the mean, {length.max():.3g} mm at most"),
-            ("Jacobian determinant", f"{det.min():.3g} to {det.max():.3g}"),
-        ],
-        picture=join_tiles([motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS),
-        caption="Motion (hue is direction)" + ("." if whole.fixed.ndim == 2 else f", slice {k + 1}."),
-    )
+    flat, length, det = whole.cut(k), np.linalg.norm(transform.displacement, axis=0), transform.jacobian()
+    facts = [
+        ("displacement", f"{length.mean():.3g} mm in the mean, {length.max():.3g} mm at most"),
+        ("Jacobian determinant", f"{det.min():.3g} to {det.max():.3g}"),
+    ]
+    picture = join_tiles([motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS)
+    where = "." if whole.fixed.ndim == 2 else f", slice {k + 1}."
+    return card(repr(transform), facts, picture, f"Motion (hue is direction){where}")
 
 
 # Pictures of what is not a registered pair: an image, a cine, a transform.
@@ -369,7 +329,7 @@ def cine_figure(cine: Cine) -> "Figure":
 def transform_figure(transform: Transform) -> "Figure":
     """Deformed grid, motion and Jacobian determinant; for a volume, in the slice that moves most."""
     whole, k = busiest_slice(transform)
-    flat = whole if whole.fixed.ndim == 2 else whole.cut(k)
+    flat = whole.cut(k)
     figure, axes = panels(3, str(transform) if whole.fixed.ndim == 2 else f"{transform}; slice {k + 1}")
     show_grid(axes[0], flat.field)
     longest = float(np.hypot(*(flat.field * np.reshape(flat.grid.spacing, (2, 1, 1)))).max()) or 1.0
@@ -384,16 +344,12 @@ def busiest_slice(transform: Transform) -> tuple[View, int]:
     """A transform as a pair that shows nothing, turned as it is viewed, and the slice that moves most."""
     blank = np.zeros(transform.grid.shape, np.float32)
     whole = orient_for_viewing(View(blank, blank, blank, transform.in_voxels(), transform.grid))
-    if whole.fixed.ndim == 2:
-        return whole, 0
-    return whole, int(np.square(whole.field).sum(axis=(0, 1, 2)).argmax())
+    return whole, 0 if whole.fixed.ndim == 2 else int(np.square(whole.field).sum(axis=(0, 1, 2)).argmax())
 
 
 def panels(count: int, title: str) -> tuple["Figure", list["Axes"]]:
     """A figure with pictures side by side, and no frames around them. A name is shown as it is: $ is no mathematics."""
-    from vrnet.report.drawing import Picture
-
-    figure = Picture(figsize=(PANEL_INCHES * count, PANEL_INCHES + 0.5), layout="constrained")
+    figure = drawing.Picture(figsize=(PANEL_INCHES * count, PANEL_INCHES + 0.5), layout="constrained")
     figure.suptitle(title, parse_math=False, fontsize=11)
     axes = list(figure.subplots(1, count, squeeze=False)[0])
     for ax in axes:
@@ -430,14 +386,13 @@ def write_thumbnail(path: Path, pair: View) -> None:
 def main_cut(pair: View) -> View:
     """The pair as it is viewed; of a volume, its main slice."""
     shown = orient_for_viewing(pair)
-    return shown if shown.fixed.ndim == 2 else shown.cut(shown.main_slice())
+    return shown.cut(shown.main_slice())
 
 
 def image_tiles(flat: View) -> list[Tile]:
     """Fixed, moving and warped, in the greys of the page."""
-    images = {name: getattr(flat, name) for name in ("fixed", "moving", "warped")}
-    windows = grey_windows(images, WINDOW_PERCENTILES)
-    return [quantise(image, *windows[name]) for name, image in images.items()]
+    windows = drawing.grey_windows(flat.images, WINDOW_PERCENTILES)
+    return [quantise(image, *windows[name]) for name, image in flat.images.items()]
 
 
 def motion_tile(flat: View) -> Tile:

@@ -1,13 +1,14 @@
 """The measures of metrics.json as rows for readers: values before the registration, and after it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from vrnet.data.labels import label_text
-from vrnet.errors import is_slight, small_percent
+from vrnet.errors import small_percent
+from vrnet.fields.folds import Repair
 from vrnet.verdict.rules import MANY_FOLDS_PERCENT
 
 NAMES = {
@@ -41,9 +42,6 @@ BETTER = {
 """Whether more of a measure is better, 1, or less is, -1; of others neither is known."""
 NO_VALUE = "–"
 FOLDED = ("folding_strict_percent", "folding_percent")
-"""The measures that count folds."""
-OF_IMAGES = ("mae", "ncc")
-"""The measures that compare images, inside the masks if there are any."""
 WHOLE_VOLUME = "Dice, whole volume"
 """What "dice" is called beside the mean over slices."""
 OPPOSITE_CORRELATION = -0.2
@@ -68,8 +66,7 @@ class Row:
     """The number of a structure."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A measure with one row per structure."""
 
     name: str
@@ -90,7 +87,7 @@ def title(key: str, metrics: Mapping[str, Any] | None = None, unit: str = "mm") 
     """The name of a measure, told from others of the same metrics; where NAMES lacks it, its key in words."""
     if key == "dice" and metrics and "dice_mean_over_slices" in metrics:
         return WHOLE_VOLUME
-    where = where_compared(metrics) if key in OF_IMAGES and metrics else ""
+    where = where_compared(metrics) if key in ("mae", "ncc") and metrics else ""
     words = key.replace("_mm", " (mm)").replace("_percent", " (%)").replace("_", " ")
     return NAMES.get(key, words[:1].upper() + words[1:]).replace("(mm)", f"({unit})") + where
 
@@ -107,26 +104,29 @@ def summary(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
     """One row per measure, the mean over structures where it has them; measures of the field have no value before.
 
     The unit is that of lengths: of arrays without a spacing they are in voxels."""
-    measured = {key: value for key, value in metrics.items() if key not in NO_MEASURES}
-    rows = [row for key, value in measured.items() for row in rows_of(key, value, metrics, unit)]
-    order = [title(key, metrics, unit) for key in NAMES]
-    return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
+    values: dict[str, tuple[Any, Any]] = {}
+    for key, value in metrics.items():
+        if key in NO_MEASURES:
+            continue
+        if is_number(value):
+            values[key] = None, value
+        elif is_before_after(value):
+            values[key] = before_after(value)
+        elif isinstance(value, Mapping):  # a group of numbers, some in pairs x_before and x_after
+            for name in value:
+                stem = name.removesuffix("_after")
+                has_after = name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value
+                if not has_after and not isinstance(value[name], str):
+                    values[stem] = value.get(f"{stem}_before"), value[name]
+    return [
+        Row(title(key, metrics, unit), number(before), number(after), warn(key, before, after))
+        for key, (before, after) in sorted(values.items(), key=place)
+    ]
 
 
-def rows_of(key: str, value: Any, metrics: Mapping[str, Any], unit: str) -> Iterator[Row]:
-    """The rows of a number, of {"before", "after"}, or of a group of numbers, some in pairs x_before and x_after."""
-    if is_number(value):
-        yield Row(title(key, metrics, unit), NO_VALUE, number(value), warn(key, None, value))
-    elif is_before_after(value):
-        before, after = before_after(value)
-        yield Row(title(key, metrics, unit), number(before), number(after), warn(key, before, after))
-    elif isinstance(value, Mapping):
-        for name in value:
-            stem = name.removesuffix("_after")
-            has_after = name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value
-            if not has_after and not isinstance(value[name], str):
-                before, after = value.get(f"{stem}_before"), value[name]
-                yield Row(title(stem, metrics, unit), number(before), number(after), warn(stem, before, after))
+def place(item: tuple[str, Any]) -> int:
+    """Where a measure stands in a table: those of NAMES in its order, others after them."""
+    return [*NAMES].index(item[0]) if item[0] in NAMES else len(NAMES)
 
 
 def before_after(value: Any) -> tuple[Any, Any]:
@@ -143,20 +143,17 @@ def in_pair(stem: str, group: Mapping[str, Any] | None) -> tuple[Any, Any]:
 
 def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> list[Block]:
     """The measures that are taken of each structure, one row per structure."""
-    names, found = metrics.get("label_names") or {}, {}
-    for key, value in metrics.items():
-        if is_before_after(value) and isinstance(value["before"], Mapping) and isinstance(value["after"], Mapping):
-            before, after = value["before"], value["after"]
-            found[key] = [
-                Row(
-                    label_text(k, names), number(before.get(k)), number(after[k]), warn(key, before.get(k), after[k]), k
-                )
-                for k in after
-                if k != "mean"
-            ]
-    order = [*NAMES]
-    keys = sorted(found, key=lambda key: order.index(key) if key in order else len(order))
-    return [Block(title(key, metrics, unit), found[key]) for key in keys]
+    names, found = metrics.get("label_names") or {}, []
+    for key, value in sorted(metrics.items(), key=place):
+        if not (is_before_after(value) and all(isinstance(value[when], Mapping) for when in ("before", "after"))):
+            continue
+        labels = [(k, value["before"].get(k), after) for k, after in value["after"].items() if k != "mean"]
+        rows = [
+            Row(label_text(k, names), number(before), number(after), warn(key, before, after), k)
+            for k, before, after in labels
+        ]
+        found.append(Block(title(key, metrics, unit), rows))
+    return found
 
 
 def where_compared(metrics: Mapping[str, Any]) -> str:
@@ -199,21 +196,17 @@ def likeness_shown(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def repair_note(metrics: Mapping[str, Any]) -> str:
-    """What was changed to free the field of folds, in a short sentence; nothing where next to nothing was.
-
-    Of a repair metrics.json has lengths in mm, and in voxels alone where no spacing is known."""
-    repair = metrics.get("repair")
-    if not repair:
+    """What was changed to free the field of folds, in a short sentence; nothing where next to nothing was."""
+    repair = Repair(**metrics["repair"]) if metrics.get("repair") else None
+    if repair is None or repair.is_slight:
         return ""
-    unit = "voxels" if repair["max_move_mm"] is None else "mm"
-    if is_slight(repair["changed_percent"], repair[f"max_move_{unit}"]):
-        return ""
-    folds = "Many folds" if had_many_folds(metrics) else "Folds"
-    folded = f"{folds} repaired: {small_percent(repair['folded_percent'])} of the voxels were folded"
-    cause = folded if repair["folded_percent"] else "Nothing folded, but some voxels were squeezed nearly flat"
-    mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
-    moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
-    lost = f", and {small_percent(drawn)} lost much of their motion" if (drawn := repair.get("drawn_percent")) else ""
+    cause = "Nothing folded, but some voxels were squeezed nearly flat"
+    if repair.folded_percent:
+        folds = "Many folds" if had_many_folds(metrics) else "Folds"
+        cause = f"{folds} repaired: {small_percent(repair.folded_percent)} of the voxels were folded"
+    mean, most, unit = repair.moves
+    moved = f"{small_percent(repair.changed_percent)} were moved to mend that"
+    lost = f", and {small_percent(repair.drawn_percent)} lost much of their motion" if repair.drawn_percent else ""
     return f"{cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most{lost}."
 
 

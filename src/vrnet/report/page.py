@@ -1,7 +1,7 @@
 """The report of a registration: one page that opens from disk, with everything it shows inside it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 from math import isfinite
@@ -19,37 +19,18 @@ from vrnet.images.grid import Grid
 from vrnet.images.resample import coverage
 from vrnet.provenance import versions
 from vrnet.registration.pair import PairResult
-from vrnet.report import measures
-from vrnet.report.drawing import (
-    DIFFERENCE_MAP,
-    FOLD,
-    GRID,
-    JACOBIAN_MAP,
-    JACOBIAN_RANGE,
-    MASK,
-    colour_stops,
-    encode_sheet,
-    quantise,
-    quantise_motion,
-    rank_labels,
-    render_template,
-    sheet_columns,
-)
+from vrnet.report import drawing, measures, viewer3d
+from vrnet.report.drawing import quantise
 from vrnet.report.measures import NO_VALUE, number
 from vrnet.report.pair import (
     STILL_VOXELS,
-    Appearance,
     PageSlices,
     View,
-    appearance,
     orient_for_viewing,
-    slice_pair,
-    take_slices,
     turn_grid,
     viewing_order,
     world_axes,
 )
-from vrnet.report.viewer3d import DETERMINANTS, is_volume, viewer_script, volume_data
 
 # What the scripts of a page read: the pair in 8-bit sheets, and what their values mean.
 
@@ -59,47 +40,47 @@ BOX_MARGIN = 0.25
 """The margin around the structures when they are zoomed to, as a part of their size."""
 
 
-def page_data(
-    pair: View,
-    slices: PageSlices,
-    look: Appearance,
-    edges: Mapping[str, str],
-    names: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """What the page holds of a pair, which is oriented for viewing; `edges` are the letters of its grid before that,
-    `names` what its labels are called. A volume that is shown in planes holds every voxel; else there are sheets of
-    slices, in 8 bits: images over their windows, motion by its root, labels by their rank."""
+def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What the page holds of a pair; `edges` are the letters of its grid before it was oriented for viewing, `names`
+    what its labels are called. A volume that is shown in planes holds every voxel; else there are sheets of slices, in
+    8 bits: images over their windows, motion by its root, labels by their rank."""
     largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
-    width, height, n = slices.det.shape
+    width, height, n = slices.motion[0].shape
+    is_volume = viewer3d.is_volume(slices.pair)
     sheets: dict[str, UInt8[ndarray, "w h n"]] = {}
-    if not is_volume(pair):
+    if not is_volume:
+        sheets = {name: quantise(image, *slices.windows[name]) for name, image in slices.images.items()}
         motion = enumerate(zip(slices.motion, largest, strict=True))
-        sheets = {
-            **{name: quantise(image, *look.windows[name]) for name, image in slices.images.items()},
-            **{f"u{i}": quantise_motion(u, m) for i, (u, m) in motion},
-            **{name: rank_labels(map_, [*look.colours]) for name, map_ in slices.labels.items()},
-            **({} if slices.mask is None else {"mask": slices.mask.astype(np.uint8)}),
-            **{"det": quantise(slices.det, *DETERMINANTS), "folded": slices.folded},
-        }
+        sheets |= {f"u{i}": drawing.quantise_motion(u, m) for i, (u, m) in motion}
+        sheets |= {name: drawing.rank_labels(map_, [*slices.colours]) for name, map_ in slices.labels.items()}
+        sheets |= {} if slices.mask is None else {"mask": slices.mask}
+        sheets |= {"det": quantise(slices.det, *viewer3d.DETERMINANTS), "folded": slices.folded}
+    is_labelled = np.zeros((width, height), bool)
+    for map_ in slices.labels.values():
+        is_labelled |= (map_ != 0).any(2)
+    box = None  # left, top, width and height, in shown pixels, of the part that holds every structure
+    if is_labelled.any():
+        (left, right), (top, bottom) = (span_with_margin(is_labelled.any(axis=other)) for other in (1, 0))
+        box = left, top, right - left, bottom - top
     return {
-        "tiles": {"width": width, "height": height, "columns": sheet_columns(n)},
+        "tiles": {"width": width, "height": height, "columns": drawing.sheet_columns(n)},
         "spacing": slices.spacing,
-        "unit": pair.unit,
+        "unit": slices.pair.unit,
         "factors": slices.factors,
-        "windows": look.windows,
+        "windows": slices.windows,
         "largest": largest,
-        "scale": look.rim_mm,
+        "scale": slices.rim_mm,
         "slices": [k + 1 for k in slices.numbers],
-        "depth": 1 if pair.fixed.ndim == 2 else pair.fixed.shape[2],
-        "start": look.start,
+        "depth": slices.pair.depth,
+        "start": slices.start,
         "edges": dict(edges),
         "labels": [
             {"value": value, "name": label_text(value, names or {}), "colour": colour}
-            for value, colour in look.colours.items()
+            for value, colour in slices.colours.items()
         ],
-        "box": structure_box(slices),
-        "sheets": {name: encode_sheet(array) for name, array in sheets.items()},
-        "volume": volume_data(pair, look) if is_volume(pair) else None,
+        "box": box,
+        "sheets": {name: drawing.encode_sheet(array) for name, array in sheets.items()},
+        "volume": viewer3d.volume_data(slices) if is_volume else None,
     }
 
 
@@ -112,17 +93,6 @@ def edge_letters(grid: Grid) -> dict[str, str]:
     shown = turn_grid(grid, *viewing_order(grid))
     ends = [AXIS_ENDS[axis][:: 1 if shown.axes[axis, i] >= 0 else -1] for i, axis in enumerate(world_axes(shown)[:2])]
     return dict(zip(("left", "right", "top", "bottom"), "".join(ends), strict=True))
-
-
-def structure_box(slices: PageSlices) -> tuple[int, int, int, int] | None:
-    """Left, top, width and height, in shown pixels, of the part that holds every structure, with a margin."""
-    is_labelled = np.zeros(slices.det.shape[:2], bool)
-    for map_ in slices.labels.values():
-        is_labelled |= (map_ != 0).any(2)
-    if not is_labelled.any():
-        return None
-    (left, right), (top, bottom) = (span_with_margin(is_labelled.any(axis=other)) for other in (1, 0))
-    return left, top, right - left, bottom - top
 
 
 def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int]:
@@ -153,30 +123,6 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Overlap:
-    """The Dice of each label (rows) in each slice (columns); NaN where it is in one mask alone, or in none."""
-
-    dice: Float[ndarray, "l n"]
-    only_fixed: Bool[ndarray, "l n"]
-    only_moving: Bool[ndarray, "l n"]
-    is_ranked: Bool[ndarray, " n"]
-    """Whether both masks show enough of a slice to call it better or worse than another."""
-
-    @property
-    def means(self) -> Float[ndarray, " n"]:
-        """The mean in each slice over the labels that both masks show there; NaN where there are none."""
-        is_known = ~np.isnan(self.dice)
-        with np.errstate(invalid="ignore"):
-            return np.where(is_known, self.dice, 0.0).sum(0) / is_known.sum(0)
-
-    def cells(self, row: int) -> list[Cell]:
-        """What a table says of a label in each slice. If only one mask shows it, the table says which: an overlap of 0
-        would blame the registration for where a mask ends."""
-        told = zip(cells(self.dice[row], 1.0), self.only_fixed[row], self.only_moving[row], strict=True)
-        return [Cell(f"only in {'fixed' if a else 'moving'}", None, None, True) if a or b else c for c, a, b in told]
-
-
-@dataclass(frozen=True)
 class Measure:
     """One measure of every slice."""
 
@@ -201,72 +147,85 @@ class SliceTable:
     """Whether somewhere only one of the two masks shows a structure."""
 
 
-def slice_table(
-    pair: View, slices: PageSlices, colours: Mapping[int, str], names: Mapping[str, str]
-) -> SliceTable | None:
-    """The measures of each slice of a pair, which is oriented for viewing; None for one slice alone.
+@dataclass(frozen=True)
+class Overlap:
+    """The Dice of each label (rows) in each slice (columns); NaN where it is in one mask alone, or in none."""
 
-    `colours` has those of the labels, `names` what the labels are called."""
+    dice: Float[ndarray, "l n"]
+    only_fixed: Bool[ndarray, "l n"]
+    only_moving: Bool[ndarray, "l n"]
+    is_ranked: Bool[ndarray, " n"]
+    """Whether both masks show enough of a slice to call it better or worse than another."""
+
+    @property
+    def means(self) -> Float[ndarray, " n"]:
+        """The mean in each slice over the labels that both masks show there; NaN where there are none."""
+        is_known = ~np.isnan(self.dice)
+        with np.errstate(invalid="ignore"):
+            return np.where(is_known, self.dice, 0.0).sum(0) / is_known.sum(0)
+
+    def cells(self, row: int) -> list[Cell]:
+        """What a table says of a label in each slice. If only one mask shows it, the table says which: an overlap of 0
+        would blame the registration for where a mask ends."""
+        told = zip(cells(self.dice[row], 1.0), self.only_fixed[row], self.only_moving[row], strict=True)
+        return [Cell(f"only in {'fixed' if a else 'moving'}", None, None, True) if a or b else c for c, a, b in told]
+
+
+def slice_table(slices: PageSlices, names: Mapping[str, str]) -> SliceTable | None:
+    """The measures of each slice; None for one slice alone. `names` are what the labels are called."""
     if len(slices.numbers) < 2:
         return None
-    before, after = (slice_overlap(pair, role, slices.numbers, [*colours]) for role in ("moving", "warped"))
-    if after is not None and pair.mask is not None:
-        after = replace(after, is_ranked=after.is_ranked & take_slices(pair.mask, slices.numbers).any((0, 1)))
-    alike = slice_likeness(pair, slices.numbers)
-    lengths = np.reshape(pair.grid.spacing, (3, 1, 1, 1))
-    field = np.stack([take_slices(u, slices.numbers) for u in pair.field])
-    motion = np.linalg.norm(field * lengths, axis=0).mean((0, 1))
-    measures = [] if after is None else dice_measures(before, after, colours, names)
-    measures += [
-        Measure(
-            "Correlation" if pair.mask is None else "Correlation in mask", cells(alike, 1.0), in_strip=not measures
-        ),
-        Measure("Folded, strict (%)", cells(slices.folded_percent, max(slices.folded_percent.max(), 1.0)), FOLD),
-        Measure(f"Mean motion ({pair.unit})", cells(motion, motion.max())),
-    ]
-    has_one_sided = after is not None and bool((after.only_fixed | after.only_moving).any())
-    unranked = "a tip of the structures" + ("" if pair.mask is None else ", or nothing of the mask,")
-    return SliceTable(measures, *find_worst(after, slices.folded_percent, alike, unranked), has_one_sided)
-
-
-def slice_likeness(pair: View, numbers: list[int]) -> Float[ndarray, " n"]:
-    """The correlation of fixed and warped in each slice, inside the mask; NaN where that is not, or shows nothing."""
+    pair = slices.pair
+    field = np.stack([slices.take(u) for u in pair.field]) * np.reshape(pair.grid.spacing, (3, 1, 1, 1))
+    motion, folded = np.linalg.norm(field, axis=0).mean((0, 1)), slices.folded_percent
     inside = np.ones(pair.fixed.shape, bool) if pair.mask is None else pair.mask
-    stacks = (np.moveaxis(take_slices(array, numbers), -1, 0) for array in (pair.fixed, pair.warped, inside))
-    return np.array([
+    stacks = (np.moveaxis(slices.take(array), -1, 0) for array in (pair.fixed, pair.warped, inside))
+    alike = np.array([
         normalised_cross_correlation(a[where], b[where]) if where.any() else np.nan
         for a, b, where in zip(*stacks, strict=True)
     ])  # fmt: skip
 
+    rows: list[Measure] = []
+    before, after = slice_overlap(slices, "moving"), slice_overlap(slices, "warped")
+    if after is not None:
+        if len(after.dice) <= MAX_STRUCTURES:
+            labels = enumerate(slices.colours.items())
+            rows += [Measure(f"Dice {label_text(k, names)}", after.cells(row), colour) for row, (k, colour) in labels]
+        rows += [Measure("Dice, mean", cells(after.means, 1.0))] if len(after.dice) > 1 else []
+        if before is not None:
+            rows.append(Measure("Dice, mean, before", cells(before.means, 1.0), in_strip=False))
+    correlation = "Correlation" if pair.mask is None else "Correlation in mask"
+    rows += [
+        Measure(correlation, cells(alike, 1.0), in_strip=not rows),
+        Measure("Folded, strict (%)", cells(folded, max(folded.max(), 1.0)), drawing.FOLD),
+        Measure(f"Mean motion ({pair.unit})", cells(motion, motion.max())),
+    ]
+    has_one_sided = after is not None and bool((after.only_fixed | after.only_moving).any())
+    unranked = "a tip of the structures" + ("" if pair.mask is None else ", or nothing of the mask,")
+    return SliceTable(rows, *find_worst(after, folded, alike, unranked), has_one_sided)
 
-def slice_overlap(pair: View, role: str, numbers: list[int], labels: list[int]) -> Overlap | None:
+
+def slice_overlap(slices: PageSlices, role: str) -> Overlap | None:
     """How the labels of fixed, and those of moving or warped, overlap in each slice; None without labels.
 
     Where slices moved each within itself, a label that moving has and the motion lost has a Dice, of 0: it is not in
-    fixed alone."""
-    maps = {name: getattr(pair, f"{name}_labels") for name in ("fixed", "moving", role)}
-    if any(map_ is None for map_ in maps.values()) or not labels:
+    fixed alone. Slices that show nothing of the mask are not ranked."""
+    pair, labels = slices.pair, [*slices.colours]
+    taken = {name: slices.take(map_) for name, map_ in pair.label_maps.items()}
+    fixed, moving, other = (taken.get(f"{name}_labels") for name in ("fixed", "moving", role))
+    if fixed is None or moving is None or other is None or not labels:
         return None
-    taken = {name: take_slices(map_, numbers) for name, map_ in maps.items()}
-    shown = {name: np.stack([(map_ == k).any((0, 1)) for k in labels]) for name, map_ in taken.items()}
+    in_fixed, in_moving, in_other = (
+        np.stack([(map_ == k).any((0, 1)) for k in labels]) for map_ in (fixed, moving, other)
+    )
     is_within = np.abs(pair.field[2]).max() < STILL_VOXELS
-    could_be_found = shown[role] | shown["moving"] if is_within else shown[role]
-    only_fixed, only_moving = shown["fixed"] & ~could_be_found, shown[role] & ~shown["fixed"]
-    dice = np.where(only_fixed | only_moving, np.nan, dice_by_slice(taken["fixed"], taken[role], labels, 2))
-    counts = np.stack([(taken[name] != 0).sum((0, 1)) for name in ("fixed", role)])
+    only_fixed, only_other = in_fixed & ~(in_other | in_moving if is_within else in_other), in_other & ~in_fixed
+    dice = np.where(only_fixed | only_other, np.nan, dice_by_slice(fixed, other, labels, 2))
+    counts = np.stack([(map_ != 0).sum((0, 1)) for map_ in (fixed, other)])
     is_ranked = (counts >= np.maximum(LEAST_PART * counts.max(1, keepdims=True), 1)).all(0)
-    return Overlap(dice, only_fixed, only_moving, is_ranked)
-
-
-def dice_measures(
-    before: Overlap | None, after: Overlap, colours: Mapping[int, str], names: Mapping[str, str]
-) -> list[Measure]:
-    """Dice after, of each structure unless they are many, and the mean of all, also before."""
-    rows = enumerate(colours.items()) if len(after.dice) <= MAX_STRUCTURES else ()
-    found = [Measure(f"Dice {label_text(k, names)}", after.cells(row), colour) for row, (k, colour) in rows]
-    mean = [Measure("Dice, mean", cells(after.means, 1.0))] if len(after.dice) > 1 else []
-    earlier = [] if before is None else [Measure("Dice, mean, before", cells(before.means, 1.0), in_strip=False)]
-    return [*found, *mean, *earlier]
+    if pair.mask is not None:
+        is_ranked &= slices.take(pair.mask).any((0, 1))
+    return Overlap(dice, only_fixed, only_other, is_ranked)
 
 
 def cells(values: Float[ndarray, " n"], highest: float) -> list[Cell]:
@@ -340,10 +299,9 @@ def describe_run(result: PairResult) -> dict[str, str]:
 def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
     """The page as text. `run` says what was run, in order, and by its entries "fixed" and "moving" which files;
     `energies` may be empty."""
-    shown, names = orient_for_viewing(view), metrics.get("label_names") or {}
-    slices, look = slice_pair(shown), appearance(shown)
-    data = page_data(shown, slices, look, edge_letters(view.grid), names)
-    return render_template(
+    slices, names = PageSlices(orient_for_viewing(view)), metrics.get("label_names") or {}
+    data = page_data(slices, edge_letters(view.grid), names)
+    return drawing.render_template(
         "page.html",
         method=metrics.get("method", run.get("method", "")),
         files={role: PurePath(run.get(role, role)).name for role in ("fixed", "moving")},
@@ -357,31 +315,25 @@ def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float
         curve=energy_curve([float(energy) for energy in energies if isfinite(energy)]),
         configuration=run.get("configuration", ""),
         run=run,
-        strip=slice_table(shown, slices, look.colours, names),
+        strip=slice_table(slices, names),
         colours={
-            **{"difference": colour_stops(DIFFERENCE_MAP), "jacobian": colour_stops(JACOBIAN_MAP)},
-            **{"range": JACOBIAN_RANGE, "fold": FOLD, "grid": GRID, "mask": MASK},
+            "difference": drawing.colour_stops(drawing.DIFFERENCE_MAP),
+            "jacobian": drawing.colour_stops(drawing.JACOBIAN_MAP),
+            "range": drawing.JACOBIAN_RANGE,
+            "fold": drawing.FOLD,
+            "grid": drawing.GRID,
+            "mask": drawing.MASK,
         },
         data=data,
-        niivue=viewer_script() if data["volume"] else "",
+        niivue=viewer3d.viewer_script() if data["volume"] else "",
         is_aligned=view.is_aligned,
         swatches={str(label["value"]): label["colour"] for label in data["labels"]},
     )
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Energies as points of a plot, and the least of them so far, with the labels of the first and the least."""
-
-    points: list[tuple[float, float]]
-    least_so_far: list[tuple[float, float]]
-    first: str
-    least: str
-    steps: int
-
-
-def energy_curve(energies: list[float]) -> Curve | None:
-    """The energies from left to right, the largest on top; None for fewer than two."""
+def energy_curve(energies: list[float]) -> dict[str, Any] | None:
+    """Energies from left to right, the largest on top, as points of a plot, and the least of them so far, with the
+    labels of the first and the least; None for fewer than two."""
     if len(energies) < 2:
         return None
     low, high = min(energies), max(energies)
@@ -390,5 +342,10 @@ def energy_curve(energies: list[float]) -> Curve | None:
     def place(values: Iterable[float]) -> list[tuple[float, float]]:
         return [(round(i * across, 1), round((high - value) * down, 1)) for i, value in enumerate(values)]
 
-    points, least = place(energies), place(accumulate(energies, min))
-    return Curve(points, least, f"{energies[0]:.4g}", f"{low:.4g}", len(energies) - 1)
+    return {
+        "points": place(energies),
+        "least_so_far": place(accumulate(energies, min)),
+        "first": f"{energies[0]:.4g}",
+        "least": f"{low:.4g}",
+        "steps": len(energies) - 1,
+    }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import permutations
 from math import ceil
 from typing import Any, NamedTuple
@@ -67,13 +68,31 @@ class View:
             unit=result.unit,
         )
 
+    @property
+    def images(self) -> dict[str, Float[ndarray, "*s"]]:
+        """Fixed, moving and warped."""
+        return {"fixed": self.fixed, "moving": self.moving, "warped": self.warped}
+
+    @property
+    def label_maps(self) -> dict[str, Integer[ndarray, "*s"]]:
+        """Those that there are."""
+        maps = {name: getattr(self, name) for name in ("fixed_labels", "moving_labels", "warped_labels")}
+        return {name: labels for name, labels in maps.items() if labels is not None}
+
+    @property
+    def depth(self) -> int:
+        """The number of slices across the last axis; an image is one."""
+        return 1 if self.fixed.ndim == 2 else self.fixed.shape[2]
+
     def map_arrays(self, change: Callable[[Any], Any], grid: Grid) -> "View":
         """The pair with its last d axes changed: those of the images, the labels and each component of the field."""
         arrays = {name: change(array) for name, array in vars(self).items() if isinstance(array, ndarray)}
         return replace(self, **arrays, grid=grid)
 
     def cut(self, k: int) -> "View":
-        """Slice k across the last axis of a volume, with the motion within it."""
+        """Slice k across the last axis of a volume, with the motion within it; an image is its own."""
+        if self.fixed.ndim == 2:
+            return self
         flat = self.map_arrays(lambda array: array[..., k], Grid.plain(self.grid.shape[:2], self.grid.spacing[:2]))
         return replace(flat, field=flat.field[:2])
 
@@ -83,8 +102,8 @@ class View:
         labels = [map_ for map_ in (self.fixed_labels, self.moving_labels) if map_ is not None]
         maps = [map_ for map_ in (self.inside_mask(map_) for map_ in labels) if map_.any()]
         maps = maps or ([] if self.mask is None else [self.mask])
-        if not maps:
-            return self.fixed.shape[2] // 2
+        if not maps or self.fixed.ndim == 2:
+            return self.depth // 2
         return int(np.argmax(np.min([np.count_nonzero(labels, axis=(0, 1)) for labels in maps], axis=0)))
 
     def inside_mask(self, labels: Integer[ndarray, "*s"]) -> Integer[ndarray, "*s"]:
@@ -160,63 +179,119 @@ def deformation(field: Float[ndarray, "d *s"], k: int = 0) -> Deformation:
     return Deformation(*(map_.numpy() if field.ndim == 3 else map_[..., k - low].numpy() for map_ in maps))
 
 
-# What a page shows of a pair: at most MAX_SLICES slices of at most MAX_SIDE_PIXELS a side.
-#
-# A larger volume loses slices; a larger slice is shown by the means of blocks of voxels, and its motion is counted in
-# blocks.
+# What pictures show of a pair: at most MAX_SLICES slices of at most MAX_SIDE_PIXELS a side. A larger volume loses
+# slices; a larger slice is shown by the means of blocks of voxels, and its motion is counted in blocks.
 
 MAX_SLICES, MAX_SIDE_PIXELS = 64, 384
+WINDOW_PERCENTILES = (0.5, 99.5)
+"""The percentiles of the intensities of both images that are black and white."""
+FULL_COLOUR_PERCENTILE = 99.9
+"""The percentile of the lengths of the motion that has full colour: if the longest had it, a few outliers would make
+all others pale."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PageSlices:
-    """The arrays of a page, each (w, h, n): across the picture, down it, and by slice."""
+    """What a page and an overview show of a pair that is oriented for viewing, and in which greys and colours.
 
-    images: dict[str, Float[ndarray, "w h n"]]
-    labels: dict[str, Integer[ndarray, "w h n"]]
-    mask: Integer[ndarray, "w h n"] | None
-    """1 inside the mask."""
-    motion: list[Float[ndarray, "w h n"]]
-    """Displacement along each axis, in shown pixels; across slices, in slices of the volume."""
-    det: Float[ndarray, "w h n"]
-    folded: UInt8[ndarray, "w h n"]
-    folded_percent: Float[ndarray, " n"]
-    """The part of each slice, by the strict count."""
-    spacing: tuple[float, ...]
-    """The size of shown pixels, in mm, along the axes of the motion."""
-    numbers: list[int]
-    """The numbers of the slices in the volume, from 0."""
-    factors: tuple[int, ...]
-    """How many voxels across and down make one shown pixel."""
+    Arrays are (w, h, n): across the picture, down it, and by slice."""
 
+    pair: View
 
-def slice_pair(pair: View) -> PageSlices:
-    """The slices that a page shows of a pair, which is oriented for viewing."""
-    numbers = choose_slices(1 if pair.fixed.ndim == 2 else pair.fixed.shape[2])
-    factors = block_factors(pair)
-    per_axis = (*factors, 1)[: pair.fixed.ndim]
-    images = {name: average_blocks(getattr(pair, name), numbers, factors) for name in ("fixed", "moving", "warped")}
-    names = [name for name in ("fixed_labels", "moving_labels", "warped_labels") if getattr(pair, name) is not None]
-    with few_threads(1):  # the work on one slice is too little to be shared
-        maps = zip(*(deformation(pair.field, k) for k in numbers), strict=True)
-    det, folded = (np.stack(map_, axis=-1) for map_ in maps)
-    return PageSlices(
-        images=images,
-        labels={name: sample_blocks(getattr(pair, name), numbers, factors) for name in names},
-        mask=None if pair.mask is None else sample_blocks(pair.mask.astype(np.uint8), numbers, factors),
-        motion=[average_blocks(u, numbers, factors) / f for u, f in zip(pair.field, per_axis, strict=True)],
-        det=reduce_blocks(np.add, det, factors) / block_sizes(det.shape[:2], factors),
-        folded=reduce_blocks(np.maximum, folded.astype(np.uint8), factors),
-        folded_percent=100 * folded.mean((0, 1)),
-        spacing=tuple(h * f for h, f in zip(pair.grid.spacing, per_axis, strict=True)),
-        numbers=numbers,
-        factors=factors,
-    )
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The slices that are shown, from 0."""
+        return choose_slices(self.pair.depth)
 
+    @cached_property
+    def start(self) -> int:
+        """The place among them of the one that is shown first."""
+        return int(np.argmin(np.abs(np.array(self.numbers) - self.pair.main_slice())))
 
-def block_factors(pair: View) -> tuple[int, ...]:
-    """How many voxels across and down make one shown pixel."""
-    return tuple(ceil(n / MAX_SIDE_PIXELS) for n in pair.fixed.shape[:2])
+    @cached_property
+    def factors(self) -> tuple[int, ...]:
+        """How many voxels across and down make one shown pixel."""
+        return tuple(ceil(n / MAX_SIDE_PIXELS) for n in self.pair.fixed.shape[:2])
+
+    @property
+    def per_axis(self) -> tuple[int, ...]:
+        """How many voxels along each axis of the pair make one shown pixel, or slice."""
+        return (*self.factors, 1)[: self.pair.fixed.ndim]
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """That of shown pixels."""
+        return tuple(h * f for h, f in zip(self.pair.grid.spacing, self.per_axis, strict=True))
+
+    @cached_property
+    def images(self) -> dict[str, Float[ndarray, "w h n"]]:
+        return {name: self.average(image) for name, image in self.pair.images.items()}
+
+    @cached_property
+    def labels(self) -> dict[str, Integer[ndarray, "w h n"]]:
+        return {name: self.sample(labels) for name, labels in self.pair.label_maps.items()}
+
+    @property
+    def mask(self) -> UInt8[ndarray, "w h n"] | None:
+        """1 inside the mask."""
+        return None if self.pair.mask is None else self.sample(self.pair.mask.astype(np.uint8))
+
+    @cached_property
+    def motion(self) -> list[Float[ndarray, "w h n"]]:
+        """Displacement along each axis, in shown pixels; across slices, in slices of the volume."""
+        return [self.average(u) / f for u, f in zip(self.pair.field, self.per_axis, strict=True)]
+
+    @cached_property
+    def deformed(self) -> Deformation:
+        """How every voxel of the slices deforms."""
+        with few_threads(1):  # the work on one slice is too little to be shared
+            maps = zip(*(deformation(self.pair.field, k) for k in self.numbers), strict=True)
+        return Deformation(*(np.stack(map_, axis=-1) for map_ in maps))
+
+    @property
+    def det(self) -> Float[ndarray, "w h n"]:
+        return average_blocks(self.deformed.det, self.factors)
+
+    @property
+    def folded(self) -> UInt8[ndarray, "w h n"]:
+        """1 where any voxel of a block is folded by the strict count."""
+        return reduce_blocks(np.maximum, self.deformed.folded.astype(np.uint8), self.factors)
+
+    @property
+    def folded_percent(self) -> Float[ndarray, " n"]:
+        """The part of each slice, by the strict count."""
+        return 100 * self.deformed.folded.mean((0, 1))
+
+    @cached_property
+    def windows(self) -> dict[str, Window]:
+        """The intensities of black and of white of each image."""
+        return grey_windows(self.images, WINDOW_PERCENTILES)
+
+    @cached_property
+    def rim_mm(self) -> float:
+        """The length of motion within the slices that has full colour; in voxels where no spacing is known."""
+        within = zip(self.pair.field[:2], self.pair.grid.spacing[:2], strict=True)
+        across, down = (self.average(u) * h for u, h in within)
+        return float(np.percentile(np.hypot(across, down), FULL_COLOUR_PERCENTILE)) or 1.0
+
+    @cached_property
+    def colours(self) -> dict[int, str]:
+        """That of each label."""
+        return label_colours(find_labels(self.labels.values()) if self.labels else [])
+
+    def take(self, array: Shaped[ndarray, "*s"]) -> Shaped[ndarray, "x y n"]:
+        """Every voxel of the slices; an image is one slice."""
+        return array[..., None] if array.ndim == 2 else array[..., self.numbers]
+
+    def average(self, image: Float[ndarray, "*s"]) -> Float[ndarray, "w h n"]:
+        """The slices of an image, each block by its mean."""
+        return average_blocks(self.take(image), self.factors)
+
+    def sample(self, labels: Integer[ndarray, "*s"]) -> Integer[ndarray, "w h n"]:
+        """The slices of a label map, each block by the voxel in its middle."""
+        sides = zip(labels.shape[:2], self.factors, strict=True)
+        middles = [np.minimum(np.arange(0, n, f) + f // 2, n - 1) for n, f in sides]
+        return self.take(labels)[np.ix_(*middles)]
 
 
 def choose_slices(n: int, most: int = MAX_SLICES) -> list[int]:
@@ -225,12 +300,7 @@ def choose_slices(n: int, most: int = MAX_SLICES) -> list[int]:
     return list(range((n - 1) % step // 2, n, step))
 
 
-def take_slices(array: Shaped[ndarray, "*s"], numbers: list[int]) -> Shaped[ndarray, "w h n"]:
-    """These slices of a volume; an image is one slice."""
-    return array[..., None] if array.ndim == 2 else array[..., numbers]
-
-
-def reduce_blocks(fold: np.ufunc, array: Shaped[ndarray, "w h n"], factors: tuple[int, ...]) -> Any:
+def reduce_blocks(fold: np.ufunc, array: Shaped[ndarray, "x y n"], factors: tuple[int, ...]) -> Any:
     """Each block of voxels folded to one value; the last block of an axis may be smaller."""
     for axis, factor in enumerate(factors):
         if factor > 1:
@@ -238,66 +308,7 @@ def reduce_blocks(fold: np.ufunc, array: Shaped[ndarray, "w h n"], factors: tupl
     return array
 
 
-def block_sizes(shape: tuple[int, ...], factors: tuple[int, ...]) -> Any:
-    """The number of voxels in each block."""
-    return reduce_blocks(np.add, np.ones((*shape, 1), np.float32), factors)
-
-
-def average_blocks(
-    image: Float[ndarray, "*s"], numbers: list[int], factors: tuple[int, ...]
-) -> Float[ndarray, "w h n"]:
-    """These slices of an image, each block by its mean."""
-    stack = take_slices(image, numbers)
-    return reduce_blocks(np.add, stack, factors) / block_sizes(stack.shape[:2], factors).astype(stack.dtype)
-
-
-def sample_blocks(
-    labels: Integer[ndarray, "*s"], numbers: list[int], factors: tuple[int, ...]
-) -> Integer[ndarray, "w h n"]:
-    """These slices of a label map, each block by the voxel in its middle."""
-    middles = [np.minimum(np.arange(0, n, f) + f // 2, n - 1) for n, f in zip(labels.shape[:2], factors, strict=True)]
-    return take_slices(labels, numbers)[np.ix_(*middles)]
-
-
-# How the pictures of a pair look, on its page and in its overview: decided once, so that both agree.
-
-WINDOW_PERCENTILES = (0.5, 99.5)
-"""The percentiles of the intensities of both images that are black and white."""
-FULL_COLOUR_PERCENTILE = 99.9
-"""The percentile of the lengths of the motion that has full colour: if the longest had it, a few outliers would make
-all others pale."""
-
-
-@dataclass(frozen=True)
-class Appearance:
-    """What is shown of a pair, and in which greys and colours."""
-
-    numbers: list[int]
-    """The slices that are shown, from 0."""
-    start: int
-    """The place among them of the one that is shown first."""
-    windows: dict[str, Window]
-    """The intensities of black and of white of each image."""
-    rim_mm: float
-    """The length of motion within the slices that has full colour; in voxels where no spacing is known."""
-    colours: dict[int, str]
-    """That of each label."""
-
-
-def appearance(pair: View) -> Appearance:
-    """How a pair looks, which is oriented for viewing."""
-    depth, factors = 1 if pair.fixed.ndim == 2 else pair.fixed.shape[2], block_factors(pair)
-    numbers = choose_slices(depth)
-    images = {name: average_blocks(getattr(pair, name), numbers, factors) for name in ("fixed", "moving", "warped")}
-    maps = [map_ for map_ in (pair.fixed_labels, pair.moving_labels, pair.warped_labels) if map_ is not None]
-    labels = find_labels(sample_blocks(map_, numbers, factors) for map_ in maps) if maps else []
-    within = zip(pair.field[:2], pair.grid.spacing[:2], strict=True)
-    across, down = (average_blocks(u, numbers, factors) * h for u, h in within)
-    main = 0 if pair.fixed.ndim == 2 else pair.main_slice()
-    return Appearance(
-        numbers=numbers,
-        start=int(np.argmin(np.abs(np.array(numbers) - main))),
-        windows=grey_windows(images, WINDOW_PERCENTILES),
-        rim_mm=float(np.percentile(np.hypot(across, down), FULL_COLOUR_PERCENTILE)) or 1.0,
-        colours=label_colours(labels),
-    )
+def average_blocks(stack: Float[ndarray, "x y n"], factors: tuple[int, ...]) -> Float[ndarray, "w h n"]:
+    """Each block of voxels by its mean."""
+    sizes = reduce_blocks(np.add, np.ones((*stack.shape[:2], 1), np.float32), factors)
+    return reduce_blocks(np.add, stack, factors) / sizes.astype(stack.dtype)

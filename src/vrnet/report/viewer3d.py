@@ -5,6 +5,7 @@ each is stored less its neighbours, b(x, y) − b(x − 1, y) − b(x, y − 1) 
 
 import gzip
 from base64 import b64encode, b85encode
+from collections.abc import Mapping
 from importlib.resources import files
 from itertools import count
 from math import prod
@@ -18,8 +19,8 @@ from numpy import ndarray
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
-from vrnet.report.drawing import quantise, rank_labels
-from vrnet.report.pair import MAX_SIDE_PIXELS, Appearance, Deformation, View, world_axes
+from vrnet.report.drawing import Window, quantise, rank_labels
+from vrnet.report.pair import MAX_SIDE_PIXELS, Deformation, PageSlices, View, world_axes
 
 MIN_SIDE_VOXELS = 16
 """A thinner volume is looked at slice by slice."""
@@ -49,34 +50,40 @@ def is_volume(pair: View) -> bool:
     return min(shape) >= MIN_SIDE_VOXELS and max(shape) <= MAX_SIDE_PIXELS and prod(shape) <= MAX_VOXELS
 
 
-def volume_data(pair: View, look: Appearance) -> dict[str, Any]:
-    """What the planes of a page hold of a volume, which is oriented for viewing."""
-    lengths = np.linalg.norm(np.einsum("ij,j...->i...", pair.grid.to_world.astype(np.float32), pair.field), axis=0)
-    peak = find_peak(pair, lengths, look)
+def volume_data(slices: PageSlices) -> dict[str, Any]:
+    """What the planes of a page hold of a volume, in the greys and colours of its slices."""
+    pair, windows = slices.pair, slices.windows
+    grid, shape = pair.grid, pair.grid.shape
+    lengths = np.linalg.norm(np.einsum("ij,j...->i...", grid.to_world.astype(np.float32), pair.field), axis=0)
+    low, high = windows["fixed"]
+    is_seen = pair.fixed > low + FOREGROUND_PART * (high - low)
+    farthest = np.argmax(np.where(is_seen, lengths, -1.0) if is_seen.any() else lengths)
+    peak = tuple(int(i) for i in np.unravel_index(farthest, shape))
     det, folded = deform_volume(pair.field)
     factor, largest, motion = compress_motion(pair.field, det)
-    coarse = Grid(det[::factor, ::factor, ::factor].shape, tuple(factor * h for h in pair.grid.spacing),
-                  pair.grid.origin, pair.grid.direction)  # fmt: skip
-    labels = {name: getattr(pair, name) for name in ("fixed_labels", "moving_labels", "warped_labels")}
-    maps = {name: rank_labels(map_, [*look.colours]) for name, map_ in labels.items() if map_ is not None}
+    motion_shape = det[::factor, ::factor, ::factor].shape
+    coarse = Grid(motion_shape, tuple(factor * h for h in grid.spacing), grid.origin, grid.direction)
+    maps = {name: rank_labels(labels, [*slices.colours]) for name, labels in pair.label_maps.items()}
     maps |= {} if pair.mask is None else {"mask": pair.mask.astype(np.uint8)}
     maps["folded"] = folded.astype(np.uint8)
-    order = [world_axes(pair.grid).index(axis) for axis in range(3)]  # left-right, back-front, foot-head
+    labels = pair.fixed_labels
+    shown = np.nonzero(labels if labels is not None and labels.any() else np.ones(shape, bool))
+    order = [world_axes(grid).index(axis) for axis in range(3)]  # left-right, back-front, foot-head
     return {
-        "shape": pair.grid.shape,
-        "header": nifti_header(pair.grid),
-        "to_lps": np.column_stack([pair.grid.to_world, pair.grid.origin]).tolist(),
+        "shape": shape,
+        "header": nifti_header(grid),
+        "to_lps": np.column_stack([grid.to_world, grid.origin]).tolist(),
         "motion_factor": factor,
-        "motion_shape": coarse.shape,
+        "motion_shape": motion_shape,
         "motion_header": nifti_header(coarse),
         "largest": largest,
         "longest_mm": float(np.percentile(lengths, 99.9)) or 1.0,
-        "extent": [pair.grid.shape[axis] * pair.grid.spacing[axis] for axis in order],
+        "extent": [shape[axis] * grid.spacing[axis] for axis in order],
         "start": find_start(pair),
-        "box": find_box(pair),
-        "peak": peak,
+        "box": ([int(place.min()) for place in shown], [int(place.max()) for place in shown]),
+        "peak": peak,  # the voxel that moves farthest, of those that are no background in fixed
         "peak_mm": float(lengths[peak]),
-        "smooth": {name: write_text(data) for name, data in {**compress_greys(pair, look), **motion}.items()},
+        "smooth": {name: write_text(data) for name, data in {**compress_greys(pair, windows), **motion}.items()},
         "maps": {name: write_text(gzip.compress(map_.tobytes("F"), 6, mtime=0)) for name, map_ in maps.items()},
     }
 
@@ -101,14 +108,18 @@ def compress_motion(
     return factor, largest, found
 
 
-def compress_greys(pair: View, look: Appearance) -> dict[str, bytes]:
+def compress_greys(pair: View, windows: Mapping[str, Window]) -> dict[str, bytes]:
     """The three images in as many greys as MAX_GREY_BYTES allows, by what every eighth slice takes."""
-    images = {name: quantise(getattr(pair, name), *look.windows[name]) for name in ("fixed", "moving", "warped")}
+    images = {name: quantise(image, *windows[name]) for name, image in pair.images.items()}
+
+    def compress(image: UInt8[ndarray, "x y z"], step: int) -> bytes:
+        """In the nearest multiples of a step; black and white stay as they are."""
+        return compress_smooth(np.minimum(np.rint(image / np.float32(step)) * step, 255).astype(np.uint8))
+
     for step in GREY_STEPS:
-        sample = (compress_smooth(round_greys(image[..., ::8], step)) for image in images.values())
-        if step == GREY_STEPS[-1] or 8 * sum(map(len, sample)) <= MAX_GREY_BYTES:
+        if 8 * sum(len(compress(image[..., ::8], step)) for image in images.values()) <= MAX_GREY_BYTES:
             break
-    return {name: compress_smooth(round_greys(image, step)) for name, image in images.items()}
+    return {name: compress(image, step) for name, image in images.items()}
 
 
 def deform_volume(field: Float[ndarray, "3 x y z"]) -> Deformation:
@@ -134,19 +145,6 @@ def write_text(data: bytes) -> str:
     return b85encode(data).translate(bytes.maketrans(b"&<>", b",.:")).decode()
 
 
-def round_greys(image: UInt8[ndarray, "*s"], step: int) -> UInt8[ndarray, "*s"]:
-    """The nearest multiples of a step; black and white stay as they are."""
-    return np.minimum(np.rint(image / np.float32(step)) * step, 255).astype(np.uint8)
-
-
-def find_peak(pair: View, lengths: Float[ndarray, "x y z"], look: Appearance) -> tuple[int, ...]:
-    """The voxel that moves farthest, of those that are no background in fixed; of all, if there are none."""
-    low, high = look.windows["fixed"]
-    is_seen = pair.fixed > low + FOREGROUND_PART * (high - low)
-    shown = np.where(is_seen, lengths, -1.0) if is_seen.any() else lengths
-    return tuple(int(i) for i in np.unravel_index(np.argmax(shown), shown.shape))
-
-
 def find_start(pair: View) -> tuple[int, ...]:
     """The voxel in the middle of the structures of fixed, inside the mask; without any, of the mask, or the volume."""
     shown = pair.mask
@@ -155,13 +153,6 @@ def find_start(pair: View) -> tuple[int, ...]:
     if shown is None:
         return tuple(n // 2 for n in pair.fixed.shape)
     return tuple(int(np.median(places)) for places in np.nonzero(shown))
-
-
-def find_box(pair: View) -> tuple[list[int], list[int]]:
-    """The first and the last voxel of the box around the structures of fixed; without any, of the volume."""
-    labels = pair.fixed_labels
-    places = np.nonzero(labels if labels is not None and labels.any() else np.ones(pair.fixed.shape, bool))
-    return [int(place.min()) for place in places], [int(place.max()) for place in places]
 
 
 def viewer_script() -> str:

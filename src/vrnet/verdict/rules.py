@@ -27,7 +27,7 @@ from vrnet.images.image import (
 )
 from vrnet.images.io import ImageLike
 from vrnet.images.transforms import Transform
-from vrnet.registration.masks import ImageMasks
+from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair, PairResult, in_own_range
 from vrnet.verdict import advice
 from vrnet.verdict.advice import Advice, Run, advice_after, compares_structure
@@ -283,7 +283,7 @@ def judge(
     result = PairResult(
         fixed=Image(I0.numpy(), grid, "fixed"),
         moving=Image(I1.numpy(), grid, "moving"),
-        masks=ImageMasks(*(None if mask is None else Image(mask.numpy(), grid, "mask") for mask in masks)),
+        masks=PairMasks(*(None if mask is None else Image(mask.numpy(), grid, "mask") for mask in masks)),
         transform=Transform.from_voxels(u.numpy(), grid),
         warped=Image(warp(I1[None, None], u[None])[0, 0].numpy(), grid, "warped"),
     )
