@@ -253,6 +253,16 @@ def print_metrics(metrics: dict[str, Any]) -> None:
         print_line(HAUSDORFF_LEGEND)
 
 
+def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> None:
+    """Print what came out of a registration: its measures, what to note, the verdict, and more lines."""
+    print_metrics(metrics)
+    for note in notes:
+        print_line(f"Note: {note}")
+    print_verdict(metrics["verdict"])
+    for line in lines:
+        print_line(line)
+
+
 def metrics_table(metrics: dict[str, Any]) -> Table:
     """metrics.json as one row per measure, before and after."""
     from vrnet.report import measures

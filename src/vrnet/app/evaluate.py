@@ -162,11 +162,6 @@ class Evaluate:
                 metrics |= landmark_error(result, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
-        console.print_metrics(metrics)
-        for note in notes_on(result, command):
-            console.print_line(f"Note: {note}")
-        console.print_verdict(metrics["verdict"])
-        if self.out is not None:
-            console.print_line(f"Wrote {self.out}.")
+        console.print_result(metrics, notes_on(result, command), *([] if self.out is None else [f"Wrote {self.out}."]))
         if metrics["method"] != "identity":  # which was not meant to succeed
             console.end_if_failed(metrics["verdict"])

@@ -138,18 +138,7 @@ def find_or_load(
     if weights is not None or any(settings) or average:
         raise BadInput(f"{name} is a transform: leave out --weights, --set and --average, or name a method")
     check_pair(pair.fixed, pair.moving, must_overlap=False)
-    return result_of(pair, Transform.load(name, pair.fixed.grid), name, known or Known())
-
-
-def result_of(pair: ImagePair, transform: Transform, name: str, known: "Known") -> PairResult:
-    """What a transform from a file does to a pair."""
-    return PairResult(
-        **vars(pair),
-        transform=transform,
-        warped=transform.apply(pair.moving, pair.fixed.grid),
-        method=name,
-        **known.conditions(pair.fixed.grid),
-    )
+    return (known or Known()).result(pair, Transform.load(name, pair.fixed.grid), name)
 
 
 def check_page_place(out: Path, inputs: Sequence[Path | None]) -> None:
@@ -171,7 +160,7 @@ def report_transform(
     check_pair(pair.fixed, pair.moving, must_overlap=False)
     transform = load_chain(transforms, pair.fixed.grid)
     stage("measuring")
-    result = result_of(pair, transform, ", then ".join(path.name for path in transforms), known)
+    result = known.result(pair, transform, ", then ".join(path.name for path in transforms))
     metrics = metrics_of(result, "report")
     stage("writing")
     if out.suffix == PAGE_SUFFIX:
@@ -215,11 +204,6 @@ class PairRecord:
     mask_paths: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, place: Path) -> "PairRecord":
-        """The record in a file; ValueError unless it is as `vrnet register` writes it."""
-        return msgspec.convert(read_json(place), cls)
-
-    @classmethod
     def beside(cls, transform: Path) -> "PairRecord | None":
         """The record of a transform that `vrnet register` wrote; None where there is none, or of another program. The
         user is told of one that cannot be read."""
@@ -227,7 +211,7 @@ class PairRecord:
         if transform.name != TRANSFORM or not exists(place):
             return None
         try:
-            return cls.read(place)
+            return msgspec.convert(read_json(place), cls)
         except BadInput:
             reason = "cannot be read"
         except msgspec.ValidationError as error:
@@ -252,23 +236,13 @@ class PairRecord:
         """Whether moving was seen in other intensities than its own."""
         return self.options.match_intensities or self.brightness is not None
 
-    def start(self, path: Path, grid: Grid) -> Affine | None:
-        """The affine start in a file, about the centre of a grid; None unless it is the one that is recorded."""
-        try:
-            found = Affine.from_sitk(read_itk(path)).checked(len(grid.shape)).about(grid.centre)
-        except BadInput:
-            return None
-        said, own = self.affine or {}, found.summary()
-        is_same = all(
-            isclose(float(said.get(key, np.nan)), own[key], abs_tol=SAME_WITHIN) for key in own if key != "kind"
-        )
-        return replace(found, kind="rigid" if said.get("kind") == "rigid" else "affine") if is_same else None
-
 
 def is_record(path: Path) -> bool:
     """Whether a file says how the transform beside it was found, also where it was copied there with it."""
+    if path.name != METRICS or not exists(path.with_name(TRANSFORM)):
+        return False
     try:
-        return path.name == METRICS and exists(path.with_name(TRANSFORM)) and bool(PairRecord.read(path))
+        return bool(msgspec.convert(read_json(path), PairRecord))
     except ValueError:
         return False
 
@@ -296,42 +270,58 @@ class Known:
         record = None if ignore_recorded else PairRecord.beside(transform)
         if record is None:
             return cls(masks)
-        place, recorded = transform.with_name(METRICS), [path for path in record.masks if path is not None]
-        files = [record.files.get(role, "") for role in ("fixed", "moving")]
+        place, files = transform.with_name(METRICS), [record.files.get(role, "") for role in ("fixed", "moving")]
+        wanted = [] if any(masks) or ignore_masks else [path for path in record.masks if path is not None]
         if files != [fixed.name, moving.name]:
-            if record.affine or record.is_matched or (recorded and not any(masks) and not ignore_masks):
+            if record.affine or record.is_matched or wanted:
                 warn_of_input(
                     f"{place} tells how {' and '.join(files)} were compared, which are other images: that is not used. "
                     "If its masks are for these images, give --fixed-mask and --moving-mask"
                 )
             return cls(masks)
-        if recorded and not any(masks) and not ignore_masks:
-            paths, gone = (" and ".join(map(str, each)) for each in (recorded, [p for p in recorded if not exists(p)]))
-            if gone:
-                warn_of_input(f"{transform} was found inside masks that are no longer there: {gone}. The whole images "
-                              "are compared, unless --fixed-mask and --moving-mask say where they are now")  # fmt: skip
-            else:
-                warn_of_input(
-                    f"the images are compared inside {paths}, as {place} names them (--ignore-masks compares all)"
-                )
-                masks = record.masks
-        return cls(masks, record, transform)
+        gone = " and ".join(str(path) for path in wanted if not exists(path))
+        if gone:
+            warn_of_input(f"{transform} was found inside masks that are no longer there: {gone}. The whole images "
+                          "are compared, unless --fixed-mask and --moving-mask say where they are now")  # fmt: skip
+        elif wanted:
+            inside = " and ".join(map(str, wanted))
+            warn_of_input(
+                f"the images are compared inside {inside}, as {place} names them (--ignore-masks compares all)"
+            )
+        return cls(record.masks if wanted and not gone else masks, record, transform)
 
-    def conditions(self, grid: Grid) -> dict[str, Any]:
-        """How moving was seen when the deformation was sought, as a result has it. The user is told."""
+    def result(self, pair: ImagePair, transform: Transform, name: str) -> PairResult:
+        """What a transform from a file does to a pair, with moving seen as it was when the transform was found."""
+        grid = pair.fixed.grid
+        warped = transform.apply(pair.moving, grid)
         if self.record is None:
-            return {}
-        start, place = self.transform.with_name(AFFINE), self.transform.with_name(METRICS)
-        affine = self.record.affine and self.record.start(start, grid)
-        if self.record.affine and affine is None:
-            warn_of_input(f"{self.transform} was found after an affine start, but {start} is gone, or is another: the "
-                          "whole transform is judged as a deformation")  # fmt: skip
-        parts = [f"after the start in {start.name}"] if affine else []
+            return PairResult(**vars(pair), transform=transform, warped=warped, method=name)
+        affine, place = self.recorded_start(grid), self.transform.with_name(METRICS)
+        parts = [f"after the start in {AFFINE}"] if affine else []
         parts += ["with matched intensities"] if self.record.is_matched else []
         if parts:
             warn_of_input(f"{self.transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
                           "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
-        return {"affine": affine, "remap": self.record.brightness, "options": self.record.options}
+        conditions: dict[str, Any] = {"remap": self.record.brightness, "options": self.record.options}
+        return PairResult(**vars(pair), transform=transform, warped=warped, method=name, affine=affine, **conditions)
+
+    def recorded_start(self, grid: Grid) -> Affine | None:
+        """The affine start beside the transform, about the centre of a grid; None without one. The user is told where
+        it is not there, or is not the one that is recorded."""
+        said = self.record.affine if self.record else None
+        if not said:
+            return None
+        path = self.transform.with_name(AFFINE)
+        try:
+            found = Affine.from_sitk(read_itk(path)).checked(len(grid.shape)).about(grid.centre)
+            own = {key: value for key, value in found.summary().items() if key != "kind"}
+            if all(isclose(float(said.get(key, np.nan)), own[key], abs_tol=SAME_WITHIN) for key in own):
+                return replace(found, kind="rigid" if said.get("kind") == "rigid" else "affine")
+        except BadInput:
+            pass
+        warn_of_input(f"{self.transform} was found after an affine start, but {path} is gone, or is another: the "
+                      "whole transform is judged as a deformation")  # fmt: skip
+        return None
 
 
 # What a reader is told about the images and the field, beside the verdict.

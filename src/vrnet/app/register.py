@@ -22,7 +22,7 @@ from vrnet.app.arguments import (
     OptionalFile,
     TransformFile,
 )
-from vrnet.app.console import end_if_failed, print_line, print_metrics, print_verdict, stage_progress
+from vrnet.app.console import end_if_failed, print_result, stage_progress
 from vrnet.vocabulary import RegistrationOptions
 
 
@@ -76,11 +76,8 @@ class Register:
             result, metrics, written = register_files(
                 stage, pair, method, self.out, self.options, report=self.report, inputs=inputs
             )
-        print_metrics(metrics)
-        for note in notes_on(result):
-            print_line(f"Note: {note}")
-        print_verdict(metrics["verdict"])
-        print_line(f"Wrote {', '.join(path.name for path in written)} in {self.out}.")
+        files_written = ", ".join(path.name for path in written)
+        print_result(metrics, notes_on(result), f"Wrote {files_written} in {self.out}.")
         end_if_failed(metrics["verdict"])
 
 
@@ -107,11 +104,13 @@ class Demo:
         method, pair = self.method_options.choose(self.method), phantom_pair(phantom(self.seed))
         with stage_progress() as stage:
             _, metrics, _ = register_files(stage, pair, method, self.out, report=True, images=True)
-        print_metrics(metrics)
-        print_verdict(metrics["verdict"])
         before, after = (metrics["known_motion"][f"end_point_error_mm_{when}"] for when in ("before", "after"))
-        print_line(f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.")
-        print_line(f"Look at {self.out / 'report.html'}; the transform and the images are beside it.")
+        print_result(
+            metrics,
+            [],
+            f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.",
+            f"Look at {self.out / 'report.html'}; the transform and the images are beside it.",
+        )
         end_if_failed(metrics["verdict"])
 
 
@@ -160,9 +159,5 @@ class Report:
             stage("reading")
             pair = read_pair(*files).with_label_names(self.label_names)
             result, metrics, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
-        print_metrics(metrics)
-        for note in notes_on(result, "report"):
-            print_line(f"Note: {note}")
-        print_verdict(metrics["verdict"])
-        print_line(f"Wrote {', '.join(map(str, written))}.")
+        print_result(metrics, notes_on(result, "report"), f"Wrote {', '.join(map(str, written))}.")
         end_if_failed(metrics["verdict"])

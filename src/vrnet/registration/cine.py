@@ -216,17 +216,15 @@ class TrackingPlan:
         return within
 
     def refinement(self, n: int) -> Variational | None:
-        """What refines that which the method finds of n frames. A network's chain is refined, and not its one step from
-        the first to the second of two frames; what other methods find is not either."""
+        """What refines the fields of n frames: those of a network's chain, of more than one step."""
         return REFINEMENT if self.method.is_network and n > 2 else None
 
     def turning(self, n: int) -> Variational | None:
-        """What finds how n frames turn, where the method finds how they contract: of slices that are refined."""
+        """What finds how n frames turn, where the method finds how they contract: slices that are refined."""
         return TURNING if self.refinement(n) is not None and self.d == 2 else None
 
     def seen(self, n: int) -> list[int]:
-        """Those of n frames, from the reference on, that the method registers: of a network some, evenly spread over
-        the cycle."""
+        """Which of n frames, from the reference on, the method registers: a network some, evenly spread."""
         count = min(n, FRAMES_OF_NETWORK) if self.method.is_network else n
         return [k * n // count for k in range(count)]
 
@@ -396,7 +394,11 @@ def propagate_labels(
         for t, field in enumerate(fields):
             u, moved = motion_of(field, slice_axis)[shown], whole.clone()
             if u.any():
-                box: Any = (slice(None), *box_of_motion(whole[shown], u))
+                box: list[Any] = [slice(None)]  # the part of the grid that holds all labels, before and after
+                for axis, n in enumerate(whole.shape[2:]):
+                    there = whole.movedim(2 + axis, 0).flatten(1).any(1).nonzero()[:, 0]
+                    reach = ceil(u[:, axis].abs().max().item()) + MARGIN_VOXELS
+                    box.append(slice(max(0, int(there[0]) - reach), min(n, int(there[-1]) + reach + 1)))
                 within, back = whole[shown, *box], invert(u[:, *box], TOLERANCE_VOXELS, MAX_ITERATIONS).field
                 weights = [warp((within == k).to(back), back) for k in range(len(values))]
                 moved.zero_()
@@ -404,16 +406,6 @@ def propagate_labels(
             at = moved[0, 0] if slice_axis is None else moved[:, 0].movedim(0, slice_axis)
             found[t] = values[at.numpy()]
     return found
-
-
-def box_of_motion(number: Integer[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"]) -> tuple[slice, ...]:
-    """The part of the grid that holds all labels, before the motion and after it."""
-    slices = []
-    for axis, n in enumerate(number.shape[2:]):
-        there = number.movedim(2 + axis, 0).flatten(1).any(1).nonzero()[:, 0]
-        reach = ceil(u[:, axis].abs().max().item()) + MARGIN_VOXELS
-        slices.append(slice(max(0, int(there[0]) - reach), min(n, int(there[-1]) + reach + 1)))
-    return tuple(slices)
 
 
 def motion_of(field: Float[ndarray, "d *s"], slice_axis: int | None) -> Float[Tensor, "b e *within"]:
