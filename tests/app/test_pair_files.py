@@ -22,7 +22,7 @@ from vrnet.images.grid import Affine
 from vrnet.images.points import Points
 from vrnet.phantom import phantom
 from vrnet.registration.intensity import Remap
-from vrnet.registration.masks import ImageMasks
+from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair
 from vrnet.vocabulary import RegistrationOptions
 
@@ -143,7 +143,7 @@ def test_what_is_written_says_that_there_were_masks_and_measures_inside_both(pai
         ndimage.binary_dilation(labels.array > 0, iterations=8) for labels in (pair.fixed_labels, pair.moving_labels)
     ]
     masks = (Image(mask, pair.fixed.grid, name) for mask, name in zip(dilated, ("inner.nii", "outer.nii"), strict=True))
-    masked = ImagePair(pair.fixed, pair.moving, masks=ImageMasks(*masks))
+    masked = ImagePair(pair.fixed, pair.moving, masks=PairMasks(*masks))
     result, metrics, _ = register_files(quiet, masked, parse("TV-L1"), tmp_path, report=True)
     outer = sitk.GetImageFromArray(dilated[1].astype(np.uint8).T)
     outer.SetSpacing(pair.moving.grid.spacing)

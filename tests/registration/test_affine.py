@@ -18,7 +18,7 @@ from vrnet.images.io import to_sitk
 from vrnet.images.resample import place_labels, resample_image
 from vrnet.phantom import phantom
 from vrnet.registration.affine import find_affine, make_levels
-from vrnet.registration.masks import ImageMasks
+from vrnet.registration.masks import PairMasks
 
 SIZES = {2: ((96, 96), 2.0), 3: ((42, 36, 32), 4.0)}
 
@@ -71,7 +71,7 @@ def misplaced_heart(d, true):
     """(moving, masks) of the heart moved by a map, with the mask of both."""
     moving = misplace(heart(d), true)
     mask = place_labels(about_heart(d), moving.grid, true.inverse())
-    return moving, ImageMasks(about_heart(d), mask)
+    return moving, PairMasks(about_heart(d), mask)
 
 
 def error_mm(found, true, grid):
@@ -121,7 +121,7 @@ def test_a_stack_of_thick_slices_is_turned_in_space():
     grid = replace(volume.grid, shape=(*volume.grid.shape[:2], 9), spacing=(4.0, 4.0, h))
     at = [int(k * h / 4) for k in range(9)]
     stack = Image(volume.array[..., at], grid)
-    assert all(level.fixed.GetSize()[2] == 9 for level in make_levels(stack, stack, 1.0))
+    assert all(level.fixed.GetSize()[2] == 9 for level in make_levels(stack, stack))
     true = known(volume.grid, "rigid", 12, 20.0)
     found = find_affine(stack, misplace(volume, true), "rigid")
     assert error_mm(found, true, grid) < 2
@@ -130,7 +130,7 @@ def test_a_stack_of_thick_slices_is_turned_in_space():
 @SLOW_IN_3D
 def test_results_are_the_same_to_the_bit_on_any_number_of_threads(d):
     moving, masks = misplaced_heart(d, known(heart(d).grid, "rigid", 20, 15.0))
-    masks = masks if d == 2 else ImageMasks()  # by which a map is sought twice
+    masks = masks if d == 2 else PairMasks()  # by which a map is sought twice
     threads, found = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads(), []
     for count in (1, 7):
         sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(count)
@@ -169,7 +169,7 @@ def test_too_few_slices_to_turn_are_bad_input():
 def test_a_known_misplacement_is_recovered_with_masks(d, given):
     true, told = known(heart(d).grid, "affine", 15, 20.0), []
     moving, masks = misplaced_heart(d, true)
-    masks = masks if given == "both" else ImageMasks(**{given: getattr(masks, given)})
+    masks = masks if given == "both" else PairMasks(**{given: getattr(masks, given)})
     found = find_affine(heart(d), moving, "affine", masks, told.append)
     assert error_inside_mm(found, true, d) < 1
     assert np.array_equal(found.centre, heart(d).grid.centre)
@@ -184,8 +184,8 @@ def test_the_map_of_the_whole_is_kept_unless_the_inside_plainly_contradicts_it()
     patient = phantom(5, shape, spacing)
     systole = misplace(heart(3).with_array(patient.moving[0, 0].numpy()), true)
     labels = ndimage.binary_dilation(patient.moving_labels[0, 0].numpy() > 0, iterations=2)
-    masks = ImageMasks(about_heart(3), place_labels(heart(3).with_array(labels), systole.grid, true.inverse()))
-    whole, found = (find_affine(heart(3), systole, "rigid", each) for each in (ImageMasks(), masks))
+    masks = PairMasks(about_heart(3), place_labels(heart(3).with_array(labels), systole.grid, true.inverse()))
+    whole, found = (find_affine(heart(3), systole, "rigid", each) for each in (PairMasks(), masks))
     assert np.array_equal(whole.matrix, found.matrix)
     assert np.array_equal(whole.translation, found.translation)
 
@@ -213,9 +213,9 @@ def test_what_stays_outside_the_mask_does_not_mislead(d, which):
 def test_masks_of_all_are_none():
     d = 2
     moving = misplace(heart(d), known(heart(d).grid, "rigid", 15, 20.0))
-    masks = ImageMasks(*(image.with_array(np.ones(image.grid.shape, bool)) for image in (heart(d), moving)))
+    masks = PairMasks(*(image.with_array(np.ones(image.grid.shape, bool)) for image in (heart(d), moving)))
     told = [], []
-    given = zip((ImageMasks(), masks), told, strict=True)
+    given = zip((PairMasks(), masks), told, strict=True)
     found = [find_affine(heart(d), moving, "rigid", each, heard.append) for each, heard in given]
     assert np.array_equal(found[0].matrix, found[1].matrix)
     assert np.array_equal(found[0].translation, found[1].translation)
@@ -243,7 +243,7 @@ def test_a_mask_of_few_voxels_is_bad_input(d):
     few = heart(d).with_array(np.zeros(heart(d).grid.shape, bool))
     few.array[(slice(5, 8),) * d] = True
     with pytest.raises(BadInput, match=f"has {3**d} voxels inside: an affine start needs 100; give a larger mask"):
-        find_affine(heart(d), heart(d), "rigid", ImageMasks(moving=few))
+        find_affine(heart(d), heart(d), "rigid", PairMasks(moving=few))
 
 
 BAD_MAPS = {

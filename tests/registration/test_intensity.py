@@ -11,11 +11,11 @@ import vrnet
 from vrnet import BadInput, Grid, Image, register_images
 from vrnet.phantom import phantom
 from vrnet.registration.intensity import Remap, find_remap, fit_line
-from vrnet.registration.masks import Inside
+from vrnet.registration.masks import PairMasks
 from vrnet.vocabulary import HEART
 
 CHANGES = [(1.2, 0.0), (0.5, 0.0), (5.0, 1.5)]
-EVERYWHERE = Inside()
+EVERYWHERE = PairMasks()
 
 
 @cache
@@ -66,8 +66,8 @@ def test_what_lies_outside_a_mask_has_no_influence():
     inside = torch.ones_like(fixed, dtype=torch.bool)
     inside[:, 40:] = False
     other = torch.where(inside, 2 * moving, 40 * torch.rand(moving.shape))
-    assert_allclose(find_remap(fixed, other, Inside(inside, inside)).gain, 0.5, atol=0.03)
-    assert_allclose(find_remap(fixed, other, Inside(None, inside)).gain, 0.5, atol=0.03)
+    assert_allclose(find_remap(fixed, other, PairMasks(inside, inside)).gain, 0.5, atol=0.03)
+    assert_allclose(find_remap(fixed, other, PairMasks(None, inside)).gain, 0.5, atol=0.03)
 
 
 def test_something_dark_outside_a_mask_has_no_influence():
@@ -76,14 +76,14 @@ def test_something_dark_outside_a_mask_has_no_influence():
     inside = torch.ones_like(fixed, dtype=torch.bool)
     inside[:4] = False
     dark = torch.where(inside, fixed, -9.0), torch.where(inside, 2 * moving, -9.0)
-    assert find_remap(*dark, Inside(inside, inside)) == find_remap(fixed, 2 * moving, Inside(inside, inside))
+    assert find_remap(*dark, PairMasks(inside, inside)) == find_remap(fixed, 2 * moving, PairMasks(inside, inside))
 
 
 @pytest.mark.parametrize("seed", [5, 10, 15])
 def test_two_phases_have_one_scaling_inside_a_mask_of_the_cavity_alone(seed):
     """There most of what was blood is muscle at the other phase, and a line would take one for the other."""
     patient = phantom(seed, (64, 64), 2.0)
-    inside = Inside(patient.fixed_labels[0, 0] == HEART["LV"])
+    inside = PairMasks(patient.fixed_labels[0, 0] == HEART["LV"])
     assert find_remap(patient.fixed[0, 0], patient.moving[0, 0], inside) is None
 
 

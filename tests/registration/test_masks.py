@@ -22,7 +22,7 @@ from vrnet.phantom import phantom
 from vrnet.registration.arrays import Plan, solve
 from vrnet.registration.masks import (
     MARGIN,
-    Inside,
+    PairMasks,
     carry_on,
     compared_box,
     compared_voxels,
@@ -406,7 +406,7 @@ def shift_by(pixels):
 def test_masks_without_a_voxel_in_common_are_told_of_and_that_of_fixed_is_taken():
     fixed, moving = disc_at(4, 4), disc_at(15, 15)
     with pytest.warns(InputWarning, match="no voxel in common") as told:
-        found = compared_voxels(fixed, moving, GRID, shift_by(0.0))
+        found = compared_voxels(PairMasks(fixed, moving), GRID, shift_by(0.0))
     assert len(told) == 1
     assert np.array_equal(found, fixed.array > 0)
 
@@ -417,7 +417,7 @@ def test_masks_that_the_transform_brings_together_are_not_told_of(pixels):
     fixed, moving = disc_at(6, 8), disc_at(round(6 + pixels), 8)
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)
-        found = compared_voxels(fixed, moving, GRID, shift_by(pixels))
+        found = compared_voxels(PairMasks(fixed, moving), GRID, shift_by(pixels))
     both = (fixed.array > 0) & (moving.array > 0)
     assert np.array_equal(found, both if both.any() else fixed.array > 0)
 
@@ -426,7 +426,7 @@ def test_after_an_affine_start_masks_are_compared_where_it_put_them():
     """Headers put these masks two pixels apart, and would leave three of five columns."""
     fixed, moving = disc_at(6, 8), disc_at(8, 8)
     start = Affine("rigid", np.eye(2), np.array([2.0, 0.0]), np.zeros(2))
-    found = compared_voxels(fixed, moving, GRID, shift_by(2.0), start)
+    found = compared_voxels(PairMasks(fixed, moving), GRID, shift_by(2.0), start)
     assert np.array_equal(found, fixed.array > 0)
 
 
@@ -506,7 +506,7 @@ def test_a_volume_in_a_wide_background_is_registered_without_it(method, masked):
     I0, I1 = (torch.nn.functional.pad(I, [24] * 6) for I in (I0, warp(I0, torch.full((1, 3, 34, 32, 30), 0.7))))
     mask = torch.ones_like(I0[0, 0])
     mask[:, :, 42:] = 0
-    inside = Inside(mask > 0, None) if masked else Inside(None, None)
+    inside = PairMasks(mask > 0, None) if masked else PairMasks(None, None)
     chosen, shape = parse(method), tuple(I0.shape[2:])
     fewest = fewest_voxels(chosen.build(3))
     box = content_box(I0, I1, fewest)

@@ -31,7 +31,7 @@ from vrnet.report.figures import (
     show_outlines,
     write_thumbnail,
 )
-from vrnet.report.pair import Deformation, View, appearance, deformation
+from vrnet.report.pair import Deformation, PageSlices, View, deformation
 
 SPACING = {2: (1.5, 2.0), 3: (1.5, 2.0, 8.0)}
 MAIN = 7  # the slice with the most labels
@@ -101,7 +101,7 @@ def test_of_opposite_contrasts_the_overview_has_checkerboards_for_differences(pa
     plain, opposite = (find_panels(overview(pair, "", is_opposite=which)) for which in (False, True))
     assert [ax.get_title() for ax in plain[:5]] == [ax.get_title() for ax in opposite[:5]]
     assert [ax.get_title() for ax in opposite[5:7]] == ["fixed and moving, in turns", "fixed and warped, in turns"]
-    look = appearance(pair)
+    look = PageSlices(pair)
     fixed, warped = (
         ((getattr(flat, name) - low) / (high - low)).clip(0, 1)
         for name, (low, high) in look.windows.items()
@@ -137,7 +137,7 @@ def test_the_overview_looks_as_the_page_does(pair):
     labels = pair.fixed_labels.astype(int)
     labels[0, 0, 0] = -3  # a label of another slice, before the others
     pair = replace(pair, fixed_labels=labels)
-    look, panels = appearance(pair), find_panels(overview(pair, "", {"1": "RV"}))
+    look, panels = PageSlices(pair), find_panels(overview(pair, "", {"1": "RV"}))
     assert [*look.colours] == [-3, 1, 2]
     assert panels[0].images[0].get_clim() == look.windows["fixed"]
     assert f"(rim {look.rim_mm:.3g} mm)" in panels[8].get_title()

@@ -13,28 +13,34 @@ from tests.report.conftest import FOLDED, MOTIONS, SHAPE, bare
 from tests.report.test_drawing import decode
 from vrnet.evaluation.metrics import dice
 from vrnet.images.grid import Grid
-from vrnet.report.drawing import label_colours
 from vrnet.report.page import MAX_STRUCTURES, edge_letters, energy_curve, page_data, render_page, slice_table
-from vrnet.report.pair import View, appearance, orient_for_viewing, slice_pair
+from vrnet.report.pair import PageSlices, View, orient_for_viewing
 
 WORDS = "mask: inside it the images were compared"
 
 
 def test_the_curve_falls_as_the_energies_do():
     drawn = energy_curve([4.0, 2.0, 1.0])
-    (x0, y0), (x1, y1), (x2, y2) = drawn.points
+    (x0, y0), (x1, y1), (x2, y2) = drawn["points"]
     assert x1 - x0 == x2 - x1 > 0
     assert y0 == 0  # the largest on top
     assert_allclose((y1 - y0) / (y2 - y1), 2, rtol=0.01)
     assert energy_curve([1.0]) is None
-    assert energy_curve([1.0, 1.0]).points[0][1] == 0
+    assert energy_curve([1.0, 1.0])["points"][0][1] == 0
 
 
 def test_a_step_that_overshoots_is_a_dot_off_the_line_which_never_rises():
     drawn = energy_curve([4.0, 2.0, 3.0, 1.0, 1.5])
-    assert [y for _, y in drawn.least_so_far] == sorted(y for _, y in drawn.least_so_far)
-    assert (drawn.first, drawn.least) == ("4", "1")
-    assert [a == b for a, b in zip(drawn.points, drawn.least_so_far, strict=True)] == [True, True, False, True, False]
+    points, least = drawn["points"], drawn["least_so_far"]
+    assert [y for _, y in least] == sorted(y for _, y in least)
+    assert (drawn["first"], drawn["least"]) == ("4", "1")
+    assert [a == b for a, b in zip(points, least, strict=True)] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_page_replaces_another_whole(tmp_path, heart):
@@ -75,7 +81,7 @@ def pair(d, random):
 
 def data_of(pair, names=None):
     """What the page of a pair holds."""
-    return page_data(pair, slice_pair(pair), appearance(pair), edge_letters(pair.grid), names)
+    return page_data(PageSlices(pair), edge_letters(pair.grid), names)
 
 
 def slice_of(data, name, k=0):
@@ -158,11 +164,8 @@ def test_the_page_starts_at_the_main_slice(random):
     assert data["depth"] == 200
 
 
-COLOURS = label_colours([-2, 7])
-
-
-def table_of(pair, colours=COLOURS, names=None):
-    return slice_table(pair, slice_pair(pair), colours, names or {})
+def table_of(pair, names=None):
+    return slice_table(PageSlices(pair), names or {})
 
 
 def values(table, name):
@@ -245,12 +248,12 @@ def test_the_tip_of_a_structure_is_not_the_worst_slice(moved):
 
 def test_without_labels_the_worst_is_the_most_folded_and_else_the_least_alike(volume):
     bare = replace(volume, fixed_labels=None, moving_labels=None, warped_labels=None)
-    table = table_of(bare, {})
+    table = table_of(bare)
     assert table.worst == FOLDED[2]
     assert [measure.name for measure in table.measures if measure.in_strip] == [
         "Correlation", "Folded, strict (%)", "Mean motion (mm)",
     ]  # fmt: skip
-    still = table_of(replace(bare, field=0 * bare.field), {})
+    still = table_of(replace(bare, field=0 * bare.field))
     assert still.worst == int(np.argmin(values(still, "Correlation")))
 
 
@@ -258,7 +261,7 @@ def test_of_many_structures_there_is_the_mean_alone(moved):
     generator = np.random.default_rng(0)
     maps = generator.integers(0, MAX_STRUCTURES + 2, (2, *SHAPE))
     many = replace(moved, fixed_labels=maps[0], moving_labels=maps[1], warped_labels=maps[1])
-    table = table_of(many, label_colours([*range(1, MAX_STRUCTURES + 2)]))
+    table = table_of(many)
     assert [measure.name for measure in table.measures][:2] == ["Dice, mean", "Dice, mean, before"]
     assert_allclose(values(table, "Dice, mean"), values(table, "Dice, mean, before"))
 
@@ -268,10 +271,9 @@ def test_one_slice_needs_no_table(single, heart):
 
 
 def test_the_sheets_of_a_stack_have_the_mask(masked):
-    shown = orient_for_viewing(masked)
-    slices = slice_pair(shown)
-    assert np.array_equal(slices.mask, shown.mask)
-    assert "mask" in page_data(shown, slices, appearance(shown), {})["sheets"]
+    slices = PageSlices(orient_for_viewing(masked))
+    assert np.array_equal(slices.mask, slices.pair.mask)
+    assert "mask" in page_data(slices, {})["sheets"]
 
 
 def test_the_legend_says_what_the_line_is_where_there_is_one(masked):
@@ -281,7 +283,7 @@ def test_the_legend_says_what_the_line_is_where_there_is_one(masked):
 
 def test_slices_are_compared_inside_the_mask_and_the_worst_is_one_that_has_it(masked):
     shown = bare(orient_for_viewing(replace(masked, field=0 * masked.field)))
-    table = slice_table(shown, slice_pair(shown), {}, {})
+    table = table_of(shown)
     alike = next(measure for measure in table.measures if measure.name == "Correlation in mask")
     fixed, warped = (image[shown.mask] for image in (shown.fixed, shown.warped))
     known = [cell.value for cell in alike.cells if cell.value is not None]

@@ -17,11 +17,11 @@ from vrnet.images.grid import Grid
 from vrnet.report.pair import (
     MAX_SIDE_PIXELS,
     MAX_SLICES,
+    PageSlices,
     View,
     choose_slices,
     deformation,
     orient_for_viewing,
-    slice_pair,
 )
 
 CODES = {"RAS": 2, "LPS": 0, "SRA": 1, "PIR": 2, "AIL": 0, "ILP": 1}
@@ -175,21 +175,21 @@ def large(random):
 
 
 def test_a_large_image_is_shown_by_the_means_of_its_blocks(large):
-    slices = slice_pair(large)
+    slices = PageSlices(large)
     expected = block_reduce(np.ma.array(large.fixed), (3, 2), np.nanmean, cval=np.nan)
     assert_allclose(slices.images["fixed"][..., 0], expected)
     assert max(slices.images["fixed"].shape) <= MAX_SIDE_PIXELS
 
 
 def test_motion_of_a_large_image_is_the_same_in_mm(large):
-    slices = slice_pair(large)
+    slices = PageSlices(large)
     for u, h, component, spacing in zip(slices.motion, slices.spacing, large.field, (0.5, 2.0), strict=True):
         in_mm = block_reduce(component * spacing, (3, 2), np.nanmean, cval=np.nan)
         assert_allclose(u[..., 0] * h, in_mm, atol=1e-12)
 
 
 def test_labels_of_a_large_image_are_those_of_voxels_in_their_block(large):
-    slices = slice_pair(large)
+    slices = PageSlices(large)
     x, y = np.unravel_index(slices.labels["fixed_labels"][..., 0], large.fixed.shape)
     i, j = np.indices(x.shape)
     assert_array_equal(x // 3, i)
@@ -200,7 +200,7 @@ def test_a_block_with_a_fold_is_folded(random):
     u = np.zeros((2, MAX_SIDE_PIXELS + 2, 8))
     u[0, 100] = 5.0  # column 100 is carried past its neighbours
     image = random(MAX_SIDE_PIXELS + 2, 8).numpy()
-    slices = slice_pair(View(image, image, image, u, Grid.plain(image.shape, (1.0, 1.0))))
+    slices = PageSlices(View(image, image, image, u, Grid.plain(image.shape, (1.0, 1.0))))
     assert_array_equal(np.flatnonzero(slices.folded[:, 0, 0]), [50])
     assert slices.folded.dtype == np.uint8
 

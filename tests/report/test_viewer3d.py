@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet.images.grid import Grid
 from vrnet.report import viewer3d as volumes
-from vrnet.report.pair import View, appearance, deformation, orient_for_viewing
+from vrnet.report.pair import PageSlices, View, deformation, orient_for_viewing
 from vrnet.report.viewer3d import find_start, is_volume, volume_data
 
 SHAPE = (20, 18, 17)
@@ -34,7 +34,7 @@ def pair(random):
 
 @pytest.fixture
 def data(pair):
-    return volume_data(pair, appearance(pair))
+    return volume_data(PageSlices(pair))
 
 
 def unpack(text, shape, is_smooth):
@@ -45,7 +45,7 @@ def unpack(text, shape, is_smooth):
 
 
 def test_the_page_has_every_voxel_of_the_images_and_the_labels(pair, data):
-    low, high = appearance(pair).windows["fixed"]
+    low, high = PageSlices(pair).windows["fixed"]
     for name in ("fixed", "moving", "warped"):
         greys = 255 * (getattr(pair, name) - low) / (high - low)
         assert_allclose(unpack(data["smooth"][name], pair.fixed.shape, True), greys.clip(0, 255), atol=0.51)
@@ -68,7 +68,7 @@ def test_the_header_puts_every_voxel_where_its_file_does(pair, data):
 @pytest.mark.parametrize("most", [2**20, 1000])
 def test_motion_and_determinants_are_sampled_evenly(monkeypatch, pair, most):
     monkeypatch.setattr(volumes, "MAX_MOTION_VOXELS", most)
-    data = volume_data(pair, appearance(pair))
+    data = volume_data(PageSlices(pair))
     factor = data["motion_factor"]
     assert factor == (1 if most > pair.fixed.size else 2)
     sampled = (slice(None, None, factor),) * 3
@@ -95,20 +95,20 @@ def test_folds_are_those_of_each_slice_with_its_neighbours(monkeypatch, pair):
 
 
 def test_a_page_that_would_be_too_large_has_fewer_greys(monkeypatch, pair):
-    look = appearance(pair)
-    exact = unpack(volume_data(pair, look)["smooth"]["fixed"], pair.fixed.shape, True)
+    slices = PageSlices(pair)
+    exact = unpack(volume_data(slices)["smooth"]["fixed"], pair.fixed.shape, True)
     monkeypatch.setattr(volumes, "MAX_GREY_BYTES", 10)
-    coarse = unpack(volume_data(pair, look)["smooth"]["fixed"], pair.fixed.shape, True)
+    coarse = unpack(volume_data(slices)["smooth"]["fixed"], pair.fixed.shape, True)
     assert set(np.unique(coarse)) <= {*range(0, 256, 8), 255}
     assert np.abs(coarse.astype(int) - exact).max() <= 4
 
 
 def test_motion_of_a_rough_field_is_sampled_at_fewer_voxels(monkeypatch, pair):
-    look = appearance(pair)
-    fine = volume_data(pair, look)
+    slices = PageSlices(pair)
+    fine = volume_data(slices)
     size = sum(len(fine["smooth"][name]) for name in ("u0", "u1", "u2", "det"))
     monkeypatch.setattr(volumes, "MAX_MOTION_BYTES", size // 4)
-    coarse = volume_data(pair, look)
+    coarse = volume_data(slices)
     assert (fine["motion_factor"], coarse["motion_factor"]) == (1, 2)
     found = (unpack(coarse["smooth"]["u0"], coarse["motion_shape"], True) - 128.0) / 127 * coarse["largest"][0]
     assert_allclose(found, pair.field[0, ::2, ::2, ::2], atol=coarse["largest"][0] / 254 + 1e-9)
@@ -121,7 +121,7 @@ def test_the_peak_is_the_bright_voxel_that_moves_farthest(pair):
     fixed[4:12, 4:12, 4:12] = 1.0
     u[:, 2, 2, 2], u[0, 5, 6, 7], u[1, 8, 9, 10] = 9.0, 3.0, 3.0
     still = replace(pair, fixed=fixed, field=u)
-    data = volume_data(still, appearance(still))
+    data = volume_data(PageSlices(still))
     expected = max(((5, 6, 7), 0), ((8, 9, 10), 1), key=lambda place: pair.grid.spacing[place[1]])
     assert data["peak"] == expected[0]
     assert data["peak_mm"] == pytest.approx(3 * pair.grid.spacing[expected[1]], rel=1e-5)
@@ -164,5 +164,5 @@ def brain():
 def test_the_planes_of_a_volume_meet_in_the_mask(brain):
     assert find_start(brain) == (6, 7, 14)
     assert find_start(replace(brain, mask=None)) == (20, 15, 10)
-    assert "mask" in volume_data(brain, appearance(brain))["maps"]
-    assert "mask" not in volume_data(replace(brain, mask=None), appearance(brain))["maps"]
+    assert "mask" in volume_data(PageSlices(brain))["maps"]
+    assert "mask" not in volume_data(PageSlices(replace(brain, mask=None)))["maps"]

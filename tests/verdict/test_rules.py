@@ -15,7 +15,7 @@ from vrnet.fields.calculus import smooth, warp
 from vrnet.images.grid import Affine
 from vrnet.images.resample import place_image
 from vrnet.phantom import phantom
-from vrnet.registration.masks import ImageMasks
+from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
 from vrnet.verdict.advice import Run
 from vrnet.verdict.evidence import evidence_of
@@ -59,7 +59,7 @@ def result_of(fixed, moving, field, spacing, mask=None):
     grid = Grid.plain(tuple(fixed.shape), spacing)
     warped = warp(moving[None, None], field[None])[0, 0]
     F, M, W = (Image(part.numpy(), grid) for part in (fixed, moving, warped))
-    masks = ImageMasks() if mask is None else ImageMasks(Image(mask, grid))
+    masks = PairMasks() if mask is None else PairMasks(Image(mask, grid))
     return PairResult(fixed=F, moving=M, warped=W, masks=masks, transform=Transform.from_voxels(field.numpy(), grid))
 
 
@@ -186,7 +186,7 @@ def test_what_lies_outside_the_mask_has_no_influence_on_what_lies_inside(heart):
     for image, brightness in zip(spoilt.values(), (1e12, -50, -50), strict=True):
         image.array[corner] = brightness
     assert evidence_of(replace(clean, **spoilt)) == evidence_of(clean)
-    everywhere = (replace(clean, masks=ImageMasks(), **each) for each in (spoilt, {}))
+    everywhere = (replace(clean, masks=PairMasks(), **each) for each in (spoilt, {}))
     assert len({evidence_of(each) for each in everywhere}) == 2
 
 
