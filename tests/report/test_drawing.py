@@ -24,7 +24,6 @@ from vrnet.report.drawing import (
     label_colours,
     motion_colours,
     quantise,
-    quantise_motion,
     rank_labels,
     sheet_columns,
 )
@@ -127,7 +126,3 @@ def test_eight_bits_are_within_half_a_step(random):
     array = random(100).numpy()
     back = quantise(array, -1.0, 2.0) / 255 * 3 - 1
     assert_allclose(back, array.clip(-1, 2), atol=1.5 / 255 + 1e-12)
-
-
-def test_no_motion_is_coded_exactly():
-    assert (quantise_motion(np.zeros((3, 3)), 1.0) == 128).all()

@@ -117,9 +117,8 @@ NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
 
 def names_file(name: str) -> bool:
     """Whether a name is that of a transform file, or of the folder of a result, not of a method or its weights."""
-    if exists(Path(name) / TRANSFORM) and find_base(name) is None:
-        return True
-    return Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name)
+    is_folder = exists(Path(name) / TRANSFORM) and find_base(name) is None
+    return is_folder or (Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name))
 
 
 def find_or_load(
@@ -336,15 +335,15 @@ def notes_on(result: PairResult, command: str = "register") -> list[str]:
     """What a reader should know of the images and the field, beside the verdict; options are those of a command."""
     notes, affine = [], result.affine
     fixed, moving = name_of(result.fixed), name_of(result.moving)
+    unequal = f"{moving} and {fixed} are not equally bright:"
     covered = 100 * coverage(result.moving.grid, result.grid, affine).mean()
     if covered < FULL_COVERAGE_PERCENT:
-        start = as_options('`affine="rigid"`', command)
-        advice = f" If that is the headers' fault, try {start}." if covered < HALF_COVERAGE_PERCENT else ""
         after = f", after the {affine.kind} start" if affine else ""
-        notes.append(
-            f"{moving} covers {covered:.0f} % of {fixed}{after}: elsewhere nothing was registered."
-            f"{'' if affine else advice}"
-        )
+        note = f"{moving} covers {covered:.0f} % of {fixed}{after}: elsewhere nothing was registered."
+        if affine is None and covered < HALF_COVERAGE_PERCENT:
+            start = as_options('`affine="rigid"`', command)
+            note += f" If that is the headers' fault, try {start}."
+        notes.append(note)
     if affine is not None and (turned := affine.summary()["rotation_deg"]) > MAX_TURN_DEGREES:
         notes.append(
             f"The affine start turns {moving} by {turned:.0f}°. If it is not upside down or back to front, check the "
@@ -355,9 +354,8 @@ def notes_on(result: PairResult, command: str = "register") -> list[str]:
     if result.remap is not None:
         switch = as_options('`brightness="keep"`', command)
         notes.append(
-            f"{moving} and {fixed} are not equally bright: they were compared, and differences are measured, with the "
-            f"intensities of {moving} as {result.remap}. The warped image keeps its own. ({switch} compares them as "
-            "they are.)"
+            f"{unequal} they were compared, and differences are measured, with the intensities of {moving} as "
+            f"{result.remap}. The warped image keeps its own. ({switch} compares them as they are.)"
         )
     for role, image in (("fixed", result.fixed), ("moving", result.moving)):
         if count := segment_count(image):
@@ -371,8 +369,8 @@ def notes_on(result: PairResult, command: str = "register") -> list[str]:
         notes.append(f"Structures are {result.naming}. (--label-names says otherwise.)")
     if (remap := unmatched_brightness(result)) is not None:
         notes.append(
-            f"{moving} and {fixed} are not equally bright: {moving} would be as bright as {fixed} with its intensities "
-            f"as {remap}. Nothing says that the transform was found so, and differences are measured as the images "
-            "are: they show brightness, not motion alone."
+            f"{unequal} {moving} would be as bright as {fixed} with its intensities as {remap}. Nothing says that the "
+            "transform was found so, and differences are measured as the images are: they show brightness, not motion "
+            "alone."
         )
     return notes

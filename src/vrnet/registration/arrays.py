@@ -1,6 +1,6 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -46,18 +46,13 @@ SLICES_APART = 1e6
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class InverseField(Generic[Array]):
+class InverseField(NamedTuple, Generic[Array]):
     """The way back from moving to fixed, and how far from where it began each voxel of moving ends, there and back."""
 
     field: Array
     """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
     residual: Array
     """(*s), in voxels; large where the registration folds. Outside its grid that goes on as at the border."""
-
-    def __iter__(self) -> Iterator[Array]:
-        """Both, in this order: field, residual = result.inverse()."""
-        return iter((self.field, self.residual))
 
     def __repr__(self) -> str:
         return f"InverseField(field {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
@@ -117,11 +112,10 @@ class Registration(Reportable[Array], Generic[Array]):
     def in_space(self) -> PairResult:
         """The same as images on the plain grid."""
         grid = Grid.plain(tuple(self.fixed.shape), self.spacing or (1.0,) * self.fixed.ndim)
-        images: dict[str, Any] = {
-            name: Image(as_array(getattr(self, name)), grid, name) for name in ("fixed", "moving", "warped")
-        }
+        names = "fixed", "moving", "warped"
+        images: dict[str, Any] = {name: Image(as_array(getattr(self, name)), grid, name) for name in names}
         masks = (
-            mask if mask is None else Image(as_array(mask), grid, f"the mask of {role}")
+            None if mask is None else Image(as_array(mask), grid, f"the mask of {role}")
             for role, mask in vars(self.inside).items()
         )
         return PairResult(
@@ -135,17 +129,17 @@ class Registration(Reportable[Array], Generic[Array]):
         )
 
     def with_labels(self, fixed_labels: Array | None, moving_labels: Array | None, label_names: Names) -> PairResult:
-        maps: list[Any] = []
-        grid = self.in_space.grid
-        for name, given in (("fixed_labels", fixed_labels), ("moving_labels", moving_labels)):
+        grid, maps = self.in_space.grid, {"fixed_labels": fixed_labels, "moving_labels": moving_labels}
+        images: list[Image | None] = []
+        for name, given in maps.items():
             if given is not None and not isinstance(given, (np.ndarray, Tensor)):
                 raise BadInput(f"{name} are a {type(given).__name__}: give an array or a tensor, as the images were")
             if given is not None and tuple(given.shape) != grid.shape:
                 raise BadInput(
                     f"{name} are {tuple(given.shape)} and the images {grid.shape}: give label maps on their grid"
                 )
-            maps.append(None if given is None else Image(as_array(given), grid, name))
-        return self.in_space.with_labels(maps[0], maps[1], label_names)
+            images.append(None if given is None else Image(as_array(given), grid, name))
+        return self.in_space.with_labels(*images, label_names)
 
 
 def as_array(given: Any) -> NDArray[Any]:

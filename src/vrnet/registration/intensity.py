@@ -10,7 +10,7 @@ The ranges of whole images do not decide: one of them may be that of an artefact
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -63,14 +63,6 @@ class Remap:
         return f"{self.gain:.3g} times what they are, {'less' if self.offset < 0 else 'plus'} {abs(self.offset):.3g}"
 
 
-class Line(NamedTuple):
-    """y ≈ gain · x + offset, and how close to it the values are, by their weighted correlation."""
-
-    gain: float
-    offset: float
-    correlation: float
-
-
 def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: PairMasks[Tensor]) -> Remap | None:
     """What makes moving as bright as fixed, both on one grid; None where they are so, as far as can be told."""
     fixed, moving = values_inside(I0, I1, inside.fixed, inside.moving)
@@ -78,16 +70,17 @@ def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: PairMas
         return None
     if np.corrcoef(fixed, moving)[0, 1] < LEAST_CORRELATION:
         return None
-    line = fit_line(moving, fixed)
-    limit = MAX_CHANGE if line.correlation > CLOSE_TO_LINE else MAX_CHANGE_OF_OTHERS
+    gain, offset, correlation = fit_line(moving, fixed)
+    limit = MAX_CHANGE if correlation > CLOSE_TO_LINE else MAX_CHANGE_OF_OTHERS
     ends = np.percentile(moving, (1, 99))
-    change = np.abs(line.gain * ends + line.offset - ends).max() / max(width(fixed), width(moving))
-    is_used = bool(change > limit)
-    if is_used and not inside.is_everywhere:  # whether the line brings the two ranges closer
+    if np.abs(gain * ends + offset - ends).max() / max(width(fixed), width(moving)) <= limit:
+        return None
+    if not inside.is_everywhere:  # whether the line brings the two ranges closer
         fixed, moving = (values_inside(I0, I1, mask)[k] for k, mask in enumerate(inside.of_each))
         target, ends = (np.percentile(values, (1, 99)) for values in (fixed, moving))
-        is_used = bool(np.abs(line.gain * ends + line.offset - target).max() < np.abs(ends - target).max())
-    return Remap(line.gain, line.offset) if is_used else None
+        if np.abs(gain * ends + offset - target).max() >= np.abs(ends - target).max():
+            return None
+    return Remap(gain, offset)
 
 
 def values_inside(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask) -> list[Float[ndarray, " n"]]:
@@ -102,13 +95,14 @@ def values_inside(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask
     return [I.flatten()[places].detach().double().cpu().numpy() for I in (I0, I1)]
 
 
-def fit_line(x: Float[ndarray, " n"], y: Float[ndarray, " n"]) -> Line:
-    """The reduced major axis, gain = sd(y) / sd(x), under weights; it starts from the middle four fifths of each."""
+def fit_line(x: Float[ndarray, " n"], y: Float[ndarray, " n"]) -> tuple[float, float, float]:
+    """(gain, offset, weighted correlation) of y ≈ gain · x + offset: the reduced major axis, gain = sd(y) / sd(x),
+    under weights; it starts from the middle four fifths of each."""
     (low, middle, high), (bottom, centre, top) = (np.percentile(values, (10, 50, 90)) for values in (x, y))
     gain = (top - bottom) / (high - low) if high > low and top > bottom else y.std() / x.std()
-    line, least = Line(gain, centre - gain * middle, 0.0), LEAST_SCALE * width(y)
+    offset, correlation, least = centre - gain * middle, 0.0, LEAST_SCALE * width(y)
     for _ in range(ITERATIONS):
-        r = np.abs(y - line.gain * x - line.offset)
+        r = np.abs(y - gain * x - offset)
         weight = 1 / (1 + (r / max(SCALE * np.median(r), least)) ** 2)
         mean_x, mean_y = (np.average(values, weights=weight) for values in (x, y))
         dx, dy = x - mean_x, y - mean_y
@@ -116,8 +110,8 @@ def fit_line(x: Float[ndarray, " n"], y: Float[ndarray, " n"]) -> Line:
         if not xx or not yy:
             break
         gain = float(np.sqrt(yy / xx))
-        line = Line(gain, float(mean_y - gain * mean_x), float(xy / np.sqrt(xx * yy)))
-    return line
+        offset, correlation = float(mean_y - gain * mean_x), float(xy / np.sqrt(xx * yy))
+    return gain, offset, correlation
 
 
 def width(values: Float[ndarray, " n"]) -> float:

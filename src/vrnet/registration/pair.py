@@ -79,9 +79,8 @@ class ImagePair:
     @property
     def images(self) -> dict[str, Image]:
         """All images that are given, by their names here."""
-        maps = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels}
-        masks = {"fixed_mask": self.masks.fixed, "moving_mask": self.masks.moving}
-        given = {"fixed": self.fixed, "moving": self.moving} | maps | masks
+        given = {name: getattr(self, name) for name in ("fixed", "moving", "fixed_labels", "moving_labels")}
+        given |= {"fixed_mask": self.masks.fixed, "moving_mask": self.masks.moving}
         return {name: image for name, image in given.items() if image is not None}
 
     @property
@@ -113,9 +112,7 @@ class ImagePair:
     @property
     def naming(self) -> str:
         """Where the names of structures come from, where nobody gave any: for a reader who wonders at them."""
-        if len(self.label_maps) < 2:
-            return ""
-        if not self.label_names:
+        if len(self.label_maps) == 2 and not self.label_names:
             return "called by their numbers; --label-names names them, as in 1=RV,2=Myo"
         if not self.are_names_told_by_files:
             return ""
@@ -242,11 +239,10 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     ) -> "PairResult":
         if fixed_labels is None and moving_labels is None and label_names is None:
             return self
-        maps: dict[str, Any] = {
-            "fixed_labels": given_labels("fixed_labels", fixed_labels) or self.fixed_labels,
-            "moving_labels": given_labels("moving_labels", moving_labels) or self.moving_labels,
-        }
-        return replace(self, **maps).with_label_names(label_names)  # type: ignore[return-value]
+        fixed = given_labels("fixed_labels", fixed_labels) or self.fixed_labels
+        moving = given_labels("moving_labels", moving_labels) or self.moving_labels
+        result = replace(self, fixed_labels=fixed, moving_labels=moving)
+        return result.with_label_names(label_names)  # type: ignore[return-value]
 
     # What the transform does, on the grid of fixed. Where intensities were matched, images are compared and shown with
     # moving in those of fixed.

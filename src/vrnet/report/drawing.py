@@ -18,9 +18,6 @@ from vrnet.verdict.rules import WORDS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
-
-NOTEBOOK_DPI = 80
 
 
 class Picture(Figure):
@@ -28,7 +25,7 @@ class Picture(Figure):
 
     def _repr_png_(self) -> bytes:
         file = BytesIO()
-        self.savefig(file, dpi=NOTEBOOK_DPI, format="png")
+        self.savefig(file, dpi=80, format="png")
         return file.getvalue()
 
 
@@ -44,15 +41,14 @@ FOLD = "#00d000"  # no mixture of blue, white and red comes near it
 GRID = "#5fb3ff"
 MASK = "#ff7ac6"  # none of the labels that are chosen by hand has it
 LABELS = ("#4cc9f0", "#f9c74f", "#f94144", "#90be6d", "#d65db1", "#f3722c")
-GOLDEN_RATIO = 0.618034
-"""Of a turn of the hue: any number of hues, each far from those before it."""
 
 
 def label_colours(labels: list[int]) -> dict[int, str]:
-    """A colour for each label: the first few are chosen by hand, the others by turning the hue."""
+    """A colour for each label: the first few are chosen by hand, the others by turning the hue by the golden ratio,
+    so that any number of hues lie far from those before them."""
     from matplotlib.colors import hsv_to_rgb, to_hex
 
-    hsv = [(i * GOLDEN_RATIO % 1, 0.55 + 0.3 * (i % 2), 0.95) for i in range(len(LABELS), len(labels))]
+    hsv = [(i * 0.618034 % 1, 0.55 + 0.3 * (i % 2), 0.95) for i in range(len(LABELS), len(labels))]
     return dict(zip(labels, [*LABELS, *(to_hex(tuple(hsv_to_rgb(colour))) for colour in hsv)], strict=False))
 
 
@@ -102,17 +98,10 @@ def window_of(images: Sequence[Float[ndarray, "*s"]], percentiles: tuple[float, 
 MAX_LABELS = 255
 """Labels that 8 bits tell apart, beside the background."""
 
-JPEG_QUALITY = 90
-
 
 def quantise(array: Float[ndarray, "*s"], low: float, high: float) -> UInt8[ndarray, "*s"]:
     """Values from `low` to `high` as 0 to 255."""
     return np.rint((array - low) * (255 / (high - low))).clip(0, 255).astype(np.uint8)
-
-
-def quantise_motion(u: Float[ndarray, "*s"], largest: float) -> UInt8[ndarray, "*s"]:
-    """128 + 127 √(u/largest), signed: where motion is small its steps are finest, and straight grids stay straight."""
-    return quantise(np.sign(u) * np.sqrt(np.abs(u) / largest), -128 / 127, 1.0)
 
 
 def find_labels(maps: Iterable[Integer[ndarray, "*s"]]) -> list[int]:
@@ -140,7 +129,7 @@ def encode_sheet(slices: UInt8[ndarray, "w h n"], kind: str = "PNG") -> str:
     tiles[:n] = slices.transpose(2, 1, 0)
     picture = tiles.reshape(-1, across, h, w).swapaxes(1, 2).reshape(-1, across * w)
     file = BytesIO()
-    Image.fromarray(picture).save(file, kind, quality=JPEG_QUALITY)
+    Image.fromarray(picture).save(file, kind, quality=90)
     return f"data:image/{kind.lower()};base64,{b64encode(file.getvalue()).decode()}"
 
 
@@ -161,19 +150,17 @@ def render_template(file: str, /, **values: Any) -> str:
 def templates() -> "Environment":
     """The files of `web`, each compiled once: that takes as long as many a page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def break_at_slashes(text: object) -> Markup:
+        """A text that is broken behind its slashes and underscores rather than within the name of a folder."""
+        return Markup(re.sub("([/_])", r"\1<wbr>", str(escape(text))))
 
     loader = PackageLoader("vrnet.report", "web")
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     found.globals["verdict_words"] = WORDS
     found.filters["break_at_slashes"] = break_at_slashes
     return found
-
-
-def break_at_slashes(text: object) -> "Markup":
-    """A text that is broken behind its slashes and underscores rather than within the name of a folder."""
-    from markupsafe import Markup, escape
-
-    return Markup(re.sub("([/_])", r"\1<wbr>", str(escape(text))))
 
 
 # Small pictures side by side, with square pixels, as one PNG file.

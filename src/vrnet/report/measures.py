@@ -44,8 +44,6 @@ NO_VALUE = "–"
 FOLDED = ("folding_strict_percent", "folding_percent")
 WHOLE_VOLUME = "Dice, whole volume"
 """What "dice" is called beside the mean over slices."""
-OPPOSITE_CORRELATION = -0.2
-"""Below it, as in the verdict, the contrast of two images is opposite."""
 NO_MEASURES = (
     "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
     "mask_paths", "label_names",
@@ -136,11 +134,6 @@ def before_after(value: Any) -> tuple[Any, Any]:
     return before, after
 
 
-def in_pair(stem: str, group: Mapping[str, Any] | None) -> tuple[Any, Any]:
-    """The values x_before and x_after of a group; None where it lacks them."""
-    return (group or {}).get(f"{stem}_before"), (group or {}).get(f"{stem}_after")
-
-
 def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> list[Block]:
     """The measures that are taken of each structure, one row per structure."""
     names, found = metrics.get("label_names") or {}, []
@@ -163,15 +156,27 @@ def where_compared(metrics: Mapping[str, Any]) -> str:
 
 
 def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
-    """The few measures that say how good a registration is, with their units."""
+    """The few measures that say how good a registration is, with their units.
+
+    A difference of intensities tells that where the method compares them. For opposite contrasts neither it nor the
+    correlation does."""
+    from vrnet.verdict.advice import compares_structure
+
     where, whole = where_compared(metrics), title("dice", metrics).removeprefix("Dice")
-    group, motion = metrics.get("similarity"), metrics.get("known_motion")
+    is_structure = compares_structure(str(metrics.get("method", "")))
+    likeness = ("ncc", f"Correlation{where}") if is_structure else ("mae", f"Mean |difference|{where}")
+
+    def in_pair(stem: str, group: str) -> tuple[Any, Any]:
+        """The values x_before and x_after of a group; None where it lacks them."""
+        values = metrics.get(group) or {}
+        return values.get(f"{stem}_before"), values.get(f"{stem}_after")
+
     found: list[tuple[str, str, str, Any, Any]] = [
         ("dice", f"Mean Dice{whole}", "", *before_after(metrics.get("dice"))),
         ("dice", "Mean Dice, mean over slices", "", *before_after(metrics.get("dice_mean_over_slices"))),
         ("hausdorff_mm", "Mean Hausdorff, contours", f" {unit}", *before_after(metrics.get("hausdorff_mm"))),
-        *((key, f"{name}{where}", "", *in_pair(key, group)) for key, name in likeness_shown(metrics).items()),
-        ("end_point_error_mm", "From the true motion", f" {unit}", *in_pair("end_point_error_mm", motion)),
+        *([] if is_contrast_opposite(metrics) else [(*likeness, "", *in_pair(likeness[0], "similarity"))]),
+        ("end_point_error_mm", "From the true motion", f" {unit}", *in_pair("end_point_error_mm", "known_motion")),
         *((key, NAMES[key].removesuffix(" (%)"), " %", None, metrics.get(key)) for key in FOLDED),
         ("seconds", "Time", " s", None, metrics.get("seconds")),
     ]
@@ -180,19 +185,6 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
         for key, name, unit, before, after in found
         if number(after) != NO_VALUE
     ]
-
-
-def likeness_shown(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """{measure: name} of how alike the images are, as far as it tells how good a registration is.
-
-    A difference of intensities tells that where the method compares them. For opposite contrasts neither it nor the
-    correlation does."""
-    from vrnet.verdict.advice import compares_structure
-
-    if is_contrast_opposite(metrics):
-        return {}
-    is_structure = compares_structure(str(metrics.get("method", "")))
-    return {"ncc": "Correlation"} if is_structure else {"mae": "Mean |difference|"}
 
 
 def repair_note(metrics: Mapping[str, Any]) -> str:
@@ -213,7 +205,7 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
 def is_contrast_opposite(metrics: Mapping[str, Any]) -> bool:
     """Whether what is bright in one image is dark in the other, so that neither a blend nor a difference shows much."""
     found = metrics.get("similarity", {})
-    return any((found.get(f"ncc_{when}") or 0.0) < OPPOSITE_CORRELATION for when in ("before", "after"))
+    return any((found.get(f"ncc_{when}") or 0.0) < -0.2 for when in ("before", "after"))  # as in the verdict
 
 
 def had_many_folds(metrics: Mapping[str, Any]) -> bool:

@@ -50,8 +50,9 @@ def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, 
     sheets: dict[str, UInt8[ndarray, "w h n"]] = {}
     if not is_volume:
         sheets = {name: quantise(image, *slices.windows[name]) for name, image in slices.images.items()}
-        motion = enumerate(zip(slices.motion, largest, strict=True))
-        sheets |= {f"u{i}": drawing.quantise_motion(u, m) for i, (u, m) in motion}
+        # 128 + 127 √(u/largest), signed: where motion is small its steps are finest, and straight grids stay straight
+        roots = [np.sign(u) * np.sqrt(np.abs(u) / m) for u, m in zip(slices.motion, largest, strict=True)]
+        sheets |= {f"u{i}": quantise(root, -128 / 127, 1.0) for i, root in enumerate(roots)}
         sheets |= {name: drawing.rank_labels(map_, [*slices.colours]) for name, map_ in slices.labels.items()}
         sheets |= {} if slices.mask is None else {"mask": slices.mask}
         sheets |= {"det": quantise(slices.det, *viewer3d.DETERMINANTS), "folded": slices.folded}

@@ -52,17 +52,16 @@ class View:
     @classmethod
     def of(cls, result: PairResult) -> "View":
         """What is shown of a result."""
-        own, fixed, compared = result.moving_labels, result.fixed_labels, result.compared
-        moving = None if own is None else place_labels(own, result.grid, result.affine).array
+        own, compared = result.moving_labels, result.compared
+        moving = None if own is None else place_labels(own, result.grid, result.affine)
+        maps = result.fixed_labels, moving, result.warped_labels
         return cls(
             result.fixed.array.astype(np.float32),
             result.placed if result.started is None else result.started,
             result.seen_warped,
             result.deformation,
             result.grid,
-            fixed_labels=None if fixed is None else fixed.array,
-            moving_labels=moving,
-            warped_labels=None if result.warped_labels is None else result.warped_labels.array,
+            *(None if labels is None else labels.array for labels in maps),
             mask=None if compared is None or compared.all() else compared,
             is_aligned=result.affine is not None,
             unit=result.unit,

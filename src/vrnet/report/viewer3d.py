@@ -66,8 +66,10 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
     maps = {name: rank_labels(labels, [*slices.colours]) for name, labels in pair.label_maps.items()}
     maps |= {} if pair.mask is None else {"mask": pair.mask.astype(np.uint8)}
     maps["folded"] = folded.astype(np.uint8)
-    labels = pair.fixed_labels
-    shown = np.nonzero(labels if labels is not None and labels.any() else np.ones(shape, bool))
+    start, box = pair.mask, np.ones(shape, bool)
+    if pair.fixed_labels is not None and pair.fixed_labels.any():
+        start, box = pair.inside_mask(pair.fixed_labels) != 0, pair.fixed_labels != 0
+    places = np.nonzero(box)
     order = [world_axes(grid).index(axis) for axis in range(3)]  # left-right, back-front, foot-head
     return {
         "shape": shape,
@@ -79,8 +81,9 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
         "largest": largest,
         "longest_mm": float(np.percentile(lengths, 99.9)) or 1.0,
         "extent": [shape[axis] * grid.spacing[axis] for axis in order],
-        "start": find_start(pair),
-        "box": ([int(place.min()) for place in shown], [int(place.max()) for place in shown]),
+        # the middle of the structures of fixed, inside the mask; without any, of the mask, or the volume
+        "start": [n // 2 for n in shape] if start is None else [int(np.median(at)) for at in np.nonzero(start)],
+        "box": ([int(at.min()) for at in places], [int(at.max()) for at in places]),
         "peak": peak,  # the voxel that moves farthest, of those that are no background in fixed
         "peak_mm": float(lengths[peak]),
         "smooth": {name: write_text(data) for name, data in {**compress_greys(pair, windows), **motion}.items()},
@@ -143,16 +146,6 @@ def compress_smooth(array: UInt8[ndarray, "x y z"]) -> bytes:
 def write_text(data: bytes) -> str:
     """Bytes in base 85, without the characters that HTML gives a meaning to."""
     return b85encode(data).translate(bytes.maketrans(b"&<>", b",.:")).decode()
-
-
-def find_start(pair: View) -> tuple[int, ...]:
-    """The voxel in the middle of the structures of fixed, inside the mask; without any, of the mask, or the volume."""
-    shown = pair.mask
-    if pair.fixed_labels is not None and pair.fixed_labels.any():
-        shown = pair.inside_mask(pair.fixed_labels) != 0
-    if shown is None:
-        return tuple(n // 2 for n in pair.fixed.shape)
-    return tuple(int(np.median(places)) for places in np.nonzero(shown))
 
 
 def viewer_script() -> str:
