@@ -72,7 +72,7 @@ def found_by(beat, method, way):
         frames = prepare(cine, plan, 0)[:, 0]
         fields = [torch.zeros_like(frames[:1]).expand(-1, plan.d, -1, -1)]
         before = frames[:1].expand_as(frames[1:]) if way == "direct" else frames[:-1]
-        for step in plan.find(before.contiguous(), frames[1:], plan.spacing):
+        for step in plan.find(before.contiguous(), frames[1:], plan.within):
             fields.append(step[None] if way == "direct" else compose(step[None], fields[-1]))
         return torch.cat(fields).numpy(), np.nan
 

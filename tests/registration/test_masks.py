@@ -513,7 +513,7 @@ def test_a_volume_in_a_wide_background_is_registered_without_it(method, masked):
     if masked:
         box = compared_box(box, Masks(mask[None, None], torch.ones_like(I0)), (1.0, 1.0, 1.5), fewest)
     assert box != whole(*shape)
-    plan = Plan.of(chosen, shape, (1.0, 1.0, 1.5), None, "cpu", "keep", "keep")
+    plan = Plan.of(chosen, shape, (1.0, 1.0, 1.5), None, "cpu")
     found, _ = solve(I0[0, 0], I1[0, 0], inside, plan)
     rescale = rescale_each if chosen.scaling == "each" else rescale_jointly
     seen = [cut(I[None, None], box) for I in rescale(I0[0, 0], I1[0, 0], inside=inside.of_each)]

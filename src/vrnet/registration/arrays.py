@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from vrnet.fields.inverse import describe_residual, invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.images.transforms import Transform
-from vrnet.methods.method import Method
+from vrnet.methods.method import Images, Method
 from vrnet.methods.names import parse_method
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.intensity import Remap, find_remap
@@ -179,8 +179,8 @@ def register(
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
     chosen = parse_method(method, average=average).load()
-    plan = Plan.of(chosen, tuple(I0.shape), spacing, slice_axis, device or I0.device, folds, brightness)
-    found = find_motion(I0, I1, inside, plan, progress)
+    plan = Plan.of(chosen, tuple(I0.shape), spacing, slice_axis, device or I0.device)
+    found = find_motion(I0, I1, inside, plan, options, progress)
     with torch.inference_mode():
         warped = warp(I1[None, None], found.field.to(I1.device)[None])[0, 0]
     parts: list[Any] = [part.to(I1.device).clone() for part in (found.field, warped, found.energies)]
@@ -209,7 +209,7 @@ def register(
 
 @dataclass(frozen=True)
 class Plan:
-    """How a pair is registered."""
+    """By what images are registered, and where."""
 
     method: Method
     """Never `default`."""
@@ -219,9 +219,6 @@ class Plan:
     spacing: Spacing
     slice_axis: int | None
     """The axis across which slices are registered one by one, if they are."""
-    folds: Folds
-    brightness: Brightness
-    """What is done about it beside what was done to the images already."""
 
     @classmethod
     def of(
@@ -231,16 +228,28 @@ class Plan:
         spacing: Spacing,
         slice_axis: int | None,
         device: str | torch.device,
-        folds: Folds,
-        brightness: Brightness,
-    ) -> "Plan":
+        images: Images = "pair",
+        **more: Any,
+    ) -> Self:
         """The plan for images of this shape; BadInput if anything is in the way, as a missing package."""
-        check_axes(shape, slice_axis)
+        if slice_axis is not None and not (
+            isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3
+        ):
+            raise BadInput(
+                f"slice_axis is {slice_axis} for images of {shape}: give 0, 1 or 2; only volumes have slices"
+            )
+        if min(n for axis, n in enumerate(shape) if axis != slice_axis) < 2:
+            raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")
         d, within = len(shape) - (slice_axis is not None), spacing_within(spacing, slice_axis)
-        chosen = method.resolve(d, within)
+        chosen = method.resolve(d, within, images)
         warn_if_far(chosen, within)
         place = find_device(device, chosen.devices) if isinstance(device, str) else device
-        return cls(chosen, chosen.build(d, place), place, spacing, slice_axis, folds, brightness)
+        return cls(chosen, chosen.build(d, place), place, spacing, slice_axis, **more)
+
+    @property
+    def within(self) -> Spacing:
+        """The spacing of the axes along which motion is sought."""
+        return spacing_within(self.spacing, self.slice_axis)
 
 
 class Motion(NamedTuple):
@@ -252,25 +261,26 @@ class Motion(NamedTuple):
     remap: Remap | None
 
 
-def check_axes(shape: tuple[int, ...], slice_axis: int | None) -> None:
-    """BadInput unless every axis along which motion is sought has at least two voxels."""
-    if slice_axis is not None and not (isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3):
-        raise BadInput(f"slice_axis is {slice_axis} for images of {shape}: give 0, 1 or 2; only volumes have slices")
-    if min(n for axis, n in enumerate(shape) if axis != slice_axis) < 2:
-        raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")
-
-
-def find_motion(I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, progress: Progress | None) -> Motion:
+def find_motion(
+    I0: Tensor,
+    I1: Tensor,
+    inside: PairMasks[Tensor],
+    plan: Plan,
+    options: RegistrationOptions,
+    progress: Progress | None,
+) -> Motion:
     """What is found between two images (*s) by a plan: as bright as each other, in-painted outside their masks; the
     field free of folds, where that is asked for."""
-    is_matched = plan.brightness == "match" and plan.method.scaling == "jointly"
-    remap = find_remap(I0, I1, inside) if is_matched else None
+    as_given = options.match_intensities or options.brightness == "keep" or plan.method.scaling != "jointly"
+    remap = None if as_given else find_remap(I0, I1, inside)
     edges = plan.spacing or (1.0,) * I0.dim()  # each slice is in-painted from itself, while anything of it is inside
     apart = tuple(SLICES_APART * max(edges) if axis == plan.slice_axis else h for axis, h in enumerate(edges))
     filled = inside.apply(lambda I, mask: inpaint(I, mask, apart), I0, remap.match(I1) if remap else I1)
     S0, S1 = (I.to(plan.device) for I in filled)
     field, energies = solve(S0, S1, inside.map(lambda mask: mask.to(plan.device)), plan, progress)
-    repaired, repair = repair_folds(field, plan.spacing, plan.slice_axis) if plan.folds == "repair" else (field, None)
+    repaired, repair = (
+        repair_folds(field, plan.spacing, plan.slice_axis) if options.folds == "repair" else (field, None)
+    )
     return Motion(repaired, energies, repair, remap)
 
 
@@ -279,7 +289,7 @@ def solve(
 ) -> tuple[Tensor, Tensor]:
     """(field, energies) of a pair of images (*s). Slices are a batch of 2D pairs, whose energies are averaged."""
     method, find, slice_axis = plan.method, plan.find, plan.slice_axis
-    spacing = spacing_within(plan.spacing, slice_axis)
+    spacing = plan.within
     in_threads = method.is_network and I0.device == CPU
     with torch.inference_mode(), threads_for(method.is_network, I0.numel()):
         rescale = rescale_each if method.scaling == "each" else rescale_jointly

@@ -16,7 +16,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.devices import CPU, few_threads, find_device, side_by_side, threads_for
+from vrnet.devices import CPU, few_threads, side_by_side, threads_for
 from vrnet.errors import Progress
 from vrnet.fields.calculus import check_finite, compose, scale, smooth, warp
 from vrnet.fields.folds import Repair, repair_folds
@@ -26,8 +26,7 @@ from vrnet.images.image import Cine, rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import parse_method
 from vrnet.methods.solvers import Variational, preset
-from vrnet.methods.weights import warn_if_far
-from vrnet.registration.arrays import batch, check_axes, find_each, spacing_within, unbatch
+from vrnet.registration.arrays import Plan, batch, find_each, unbatch
 from vrnet.registration.images import choose_slice_axis, mirror_field
 from vrnet.variational.cascade import Initializer
 from vrnet.variational.solver import Solver
@@ -190,18 +189,12 @@ class Motion(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrackingPlan:
-    """How a cine is tracked: by what, where, and how its arrays are turned for it."""
+class TrackingPlan(Plan):
+    """By what a cine is tracked, where, and how its arrays are turned for it."""
 
-    method: Method
-    find: Initializer
-    """The method, built for that dimension and device."""
-    device: torch.device
     grid: Grid
     """That of the frames with their axes in the world's order."""
     order: tuple[int, ...]
-    slice_axis: int | None
-    """Of the frames in that order."""
 
     @property
     def d(self) -> int:
@@ -209,11 +202,8 @@ class TrackingPlan:
         return len(self.grid.shape) - (self.slice_axis is not None)
 
     @property
-    def spacing(self) -> tuple[float, ...]:
-        """That of the axes along which motion is sought, in mm."""
-        within = spacing_within(self.grid.spacing, self.slice_axis)
-        assert within is not None
-        return within
+    def within(self) -> tuple[float, ...]:
+        return tuple(h for axis, h in enumerate(self.grid.spacing) if axis != self.slice_axis)
 
     def refinement(self, n: int) -> Variational | None:
         """What refines the fields of n frames: those of a network's chain, of more than one step."""
@@ -234,13 +224,7 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
     order = cine.grid.order
     grid, given = cine.grid.reordered(order), parse_method(method).load()
     axis = choose_slice_axis(grid, slices, given.dimensions)
-    check_axes(grid.shape, axis)
-    d, spacing = len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis)
-    chosen = given.resolve(d, spacing, "cine")
-    place = find_device(device, chosen.devices)
-    find = chosen.build(d, place)
-    warn_if_far(chosen, spacing)
-    return TrackingPlan(chosen, find, place, grid, order, axis)
+    return TrackingPlan.of(given, grid.shape, grid.spacing, axis, device, "cine", grid=grid, order=order)
 
 
 def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> Motion:
@@ -286,7 +270,7 @@ def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Pro
         find_turns = turning.build(plan.d, plan.device)
         turns = follow(plan, find_turns, frames, lambda part: tell(PART_OF_NETWORK + PART_OF_TURNING * part)).fields
         for t in range(1, n):
-            fields[t] += without_divergence(turns[t] - fields[t], plan.spacing)
+            fields[t] += without_divergence(turns[t] - fields[t], plan.within)
     done = PART_OF_NETWORK + PART_OF_TURNING
     return refine(plan, refinement, frames, Cycle(fields, cycle.closing), lambda part: tell(done + (1 - done) * part))
 
@@ -335,9 +319,9 @@ def follow(plan: TrackingPlan, find: Initializer, frames: Float[Tensor, "t b 1 *
     else:
 
         def find_all(I0: Tensor, I1: Tensor) -> Tensor:
-            return find_each(find, I0, I1, plan.spacing, None, in_threads, lambda part: progress((done + part) / n))
+            return find_each(find, I0, I1, plan.within, None, in_threads, lambda part: progress((done + part) / n))
 
-        still = find_each(find, frames[0], frames[0], plan.spacing, None, in_threads, None) if is_network else None
+        still = find_each(find, frames[0], frames[0], plan.within, None, in_threads, None) if is_network else None
         find_from = start_by_warping(find_all, still)
 
     def after(step: int) -> None:
@@ -345,7 +329,7 @@ def follow(plan: TrackingPlan, find: Initializer, frames: Float[Tensor, "t b 1 *
         done = step
         progress(done / n)
 
-    return go_round(find_from, frames, Smoothing.on(plan.spacing, isinstance(find, Solver)), after)
+    return go_round(find_from, frames, Smoothing.on(plan.within, isinstance(find, Solver)), after)
 
 
 def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
@@ -358,9 +342,7 @@ def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
 
     def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
         parts = zip(*(torch.split(x, size(x)) for x in (I0, I1, start)), strict=True)
-        return torch.cat(
-            [(solver.starting_from(s) if s.any() else solver)(J0, J1, plan.spacing) for J0, J1, s in parts]
-        )
+        return torch.cat([(solver.starting_from(s) if s.any() else solver)(J0, J1, plan.within) for J0, J1, s in parts])
 
     return find
 

@@ -82,21 +82,14 @@ def register_pair(
     fixed, moving = pair.fixed.reordered(order), pair.moving.reordered(pair.moving.grid.order)
     check_pair(fixed, moving, must_overlap=options.affine == "none" and affine is None)
     grid, masks = fixed.grid, pair.masks.map(lambda mask: mask.reordered(mask.grid.order))
-    plan = Plan.of(
-        method,
-        grid.shape,
-        grid.spacing,
-        choose_slice_axis(grid, options.slices, method.dimensions),
-        options.device,
-        options.folds,
-        "keep" if options.match_intensities else options.brightness,
-    )
+    slice_axis = choose_slice_axis(grid, options.slices, method.dimensions)
+    plan = Plan.of(method, grid.shape, grid.spacing, slice_axis, options.device)
     fixed, moving = masks.apply(inpaint_image, fixed, moving)
     if options.affine != "none":
         whole = pair.fixed.in_world_order(), pair.moving.in_world_order()
         affine = find_affine(*whole, options.affine, pair.masks.map(Image.in_world_order), stage("aligning"))
     moving = match_histogram(moving, fixed) if options.match_intensities else moving
-    found = find_on_grid(fixed, moving, masks, plan, affine, stage(f"registering with {plan.method}"))
+    found = find_on_grid(fixed, moving, masks, plan, options, affine, stage(f"registering with {plan.method}"))
     stored, backward = np.argsort(order).tolist(), grid.backward
     field = mirror_field(found.field.cpu().numpy(), backward)
     transform = Transform.from_voxels(field, grid).reordered(stored)
@@ -120,7 +113,13 @@ def register_pair(
 
 
 def find_on_grid(
-    fixed: Image, moving: Image, masks: PairMasks[Image], plan: Plan, affine: Affine | None, progress: Progress
+    fixed: Image,
+    moving: Image,
+    masks: PairMasks[Image],
+    plan: Plan,
+    options: RegistrationOptions,
+    affine: Affine | None,
+    progress: Progress,
 ) -> Motion:
     """What is found on the grid of fixed, its axes turned as the world's run. Moving is seen through the affine map, if
     there is one."""
@@ -137,7 +136,7 @@ def find_on_grid(
     I0, I1 = as_tensors(*(np.flip(array, fixed.grid.backward) for array in arrays))
     mask0 = None if masks.fixed is None else np.flip(masks.fixed.array, fixed.grid.backward)
     mask1 = None if covered.all() else np.flip(covered, fixed.grid.backward)
-    return find_motion(I0, I1, check_masks(mask0, mask1, I0, I1), plan, progress)
+    return find_motion(I0, I1, check_masks(mask0, mask1, I0, I1), plan, options, progress)
 
 
 def choose_slice_axis(grid: Grid, slices: Slices, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
