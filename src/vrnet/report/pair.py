@@ -150,11 +150,7 @@ def turn_array(array: Any, order: tuple[int, ...], signs: tuple[int, ...]) -> An
 
 def turn_grid(grid: Grid, order: tuple[int, ...], signs: tuple[int, ...]) -> Grid:
     """The grid of an array after `turn_array`: every voxel stays where it was in space."""
-    shape, spacing = tuple(grid.shape[i] for i in order), tuple(grid.spacing[i] for i in order)
-    first = [n - 1 if sign < 0 else 0 for n, sign in zip(shape, signs, strict=True)]
-    origin = np.asarray(grid.origin) + grid.to_world[:, list(order)] @ first
-    direction = grid.axes[:, list(order)] * signs
-    return Grid(shape, spacing, tuple(origin.tolist()), tuple(direction.ravel().tolist()))
+    return grid.reordered(order).flipped([i for i, sign in enumerate(signs) if sign < 0])
 
 
 class Deformation(NamedTuple):
