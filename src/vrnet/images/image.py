@@ -306,9 +306,9 @@ class Cine:
         return cine_figure(self)
 
     def _repr_html_(self) -> str:
-        from vrnet.report.figures import cine_card
+        from vrnet.report.figures import image_card
 
-        return cine_card(self)
+        return image_card(self.image(0), repr(self))
 
 
 # Arrays and tensors as a caller gives them: checked once, where they come in.

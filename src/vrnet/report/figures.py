@@ -269,11 +269,6 @@ def image_card(image: Image, title: str = "") -> str:
     )
 
 
-def cine_card(cine: Cine) -> str:
-    """The first frame."""
-    return image_card(cine.image(0), f"{cine!r}")
-
-
 def transform_card(transform: Transform) -> str:
     """The motion in the slice that moves most, and how far and how much it deforms."""
     whole, k = busiest_slice(transform)
@@ -302,15 +297,13 @@ def image_figure(image: Image) -> "Figure":
     """The picture; of a volume, the middle slice across each axis, by the name of its plane where the header says how
     the image lies."""
     window = window_of([image.array.astype(np.float32)], IMAGE_PERCENTILES)
-    if image.array.ndim == 2:
-        figure, (ax,) = panels(1, image.name)
-        show_image(ax, image.array.astype(np.float32), "", *window, image.grid.spacing)
-        return figure
-    figure, axes = panels(3, image.name)
-    for (name, across), ax in zip(PLANES.items(), axes, strict=True):
+    planes: dict[str, int | None] = {"": None} if image.array.ndim == 2 else {**PLANES}
+    figure, axes = panels(len(planes), image.name)
+    for (name, across), ax in zip(planes.items(), axes, strict=True):
         flat, spacing = middle_slice(image.array, image.grid, across)
-        axis = viewing_order(image.grid, across)[0][-1]
-        show_image(ax, flat, name if image.grid.is_placed else f"across axis {axis}", *window, spacing)
+        if name and not image.grid.is_placed:
+            name = f"across axis {viewing_order(image.grid, across)[0][-1]}"
+        show_image(ax, flat, name, *window, spacing)
     return figure
 
 
