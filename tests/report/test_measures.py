@@ -118,13 +118,18 @@ def test_tables_mark_what_became_worse_by_the_direction_of_each_measure():
     assert marks == {name: ["worse", ""] for name in distances} | {"Dice": ["", "worse"], "Unheard of": ["", ""]}
 
 
+REPAIR = {
+    "folded_percent": 0.1234, "changed_percent": 0.31, "mean_move_voxels": 0.1, "max_move_voxels": 1.5,
+    "mean_move_mm": 0.17, "max_move_mm": 2.6, "farthest_voxel": (1, 2),
+}  # fmt: skip
+
+
 def test_folds_beyond_the_limit_of_failure_are_marked_in_header_table_and_note():
     for percent, word in ((15.0, ""), (15.1, "too many")):
         metrics = {"folding_percent": 0.0, "folding_strict_percent": percent}
         assert [row.warning for row in headline(metrics)] == [word, ""]
         assert {row.warning for row in summary(metrics) if "strict" in row.name} == {word}
-        repair = {"folded_percent": percent, "changed_percent": 9.0, "mean_move_mm": 1.0, "max_move_mm": 2.0}
-        assert repair_note({"repair": repair}).startswith("Many folds repaired" if word else "Folds repaired")
+        assert repair_note({"repair": REPAIR | {"folded_percent": percent}}).startswith("Many folds repaired" if word else "Folds repaired")
 
 
 def test_lengths_of_arrays_without_a_spacing_are_in_voxels():
@@ -141,19 +146,15 @@ def test_lengths_of_arrays_without_a_spacing_are_in_voxels():
 
 
 def test_a_repair_is_told_in_a_sentence_with_its_unit():
-    repair = {
-        "folded_percent": 0.1234, "changed_percent": 0.31, "mean_move_voxels": 0.1, "max_move_voxels": 1.5,
-        "mean_move_mm": 0.17, "max_move_mm": 2.6,
-    }  # fmt: skip
-    assert repair_note({"repair": repair}) == (
+    assert repair_note({"repair": REPAIR}) == (
         "Folds repaired: 0.12 % of the voxels were folded; 0.31 % were moved to mend that, by 0.17 mm on average and "
         "2.6 mm at most."
     )
-    without_spacing = repair | {"mean_move_mm": None, "max_move_mm": None, "folded_percent": 2.9e-5}
+    without_spacing = REPAIR | {"mean_move_mm": None, "max_move_mm": None, "folded_percent": 2.9e-5}
     said = repair_note({"repair": without_spacing})
     assert "1.5 voxels at most" in said
     assert "less than 0.001 % of the voxels were folded" in said
-    squeezed = repair_note({"repair": repair | {"folded_percent": 0.0}})
+    squeezed = repair_note({"repair": REPAIR | {"folded_percent": 0.0}})
     assert squeezed.startswith("Nothing folded, but some voxels were squeezed nearly flat; 0.31 % were moved")
     assert repair_note({"repair": None}) == repair_note({}) == ""
 
