@@ -129,7 +129,8 @@ def test_folds_beyond_the_limit_of_failure_are_marked_in_header_table_and_note()
         metrics = {"folding_percent": 0.0, "folding_strict_percent": percent}
         assert [row.warning for row in headline(metrics)] == [word, ""]
         assert {row.warning for row in summary(metrics) if "strict" in row.name} == {word}
-        assert repair_note({"repair": REPAIR | {"folded_percent": percent}}).startswith("Many folds repaired" if word else "Folds repaired")
+        note = repair_note({"repair": REPAIR | {"folded_percent": percent}})
+        assert note.startswith("Many folds repaired" if word else "Folds repaired")
 
 
 def test_lengths_of_arrays_without_a_spacing_are_in_voxels():
