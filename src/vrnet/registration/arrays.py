@@ -1,11 +1,11 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -46,13 +46,18 @@ SLICES_APART = 1e6
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
-class InverseField(NamedTuple, Generic[Array]):
+@dataclass(frozen=True, repr=False, eq=False)
+class InverseField(Generic[Array]):
     """The way back from moving to fixed, and how far from where it began each voxel of moving ends, there and back."""
 
     field: Array
     """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
     residual: Array
     """(*s), in voxels; large where the registration folds. Outside its grid that goes on as at the border."""
+
+    def __iter__(self) -> Iterator[Array]:
+        """Both, in this order: field, residual = result.inverse()."""
+        return iter((self.field, self.residual))
 
     def __repr__(self) -> str:
         return f"InverseField(field {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
@@ -139,7 +144,7 @@ class Registration(Reportable[Array], Generic[Array]):
                     f"{name} are {tuple(given.shape)} and the images {grid.shape}: give label maps on their grid"
                 )
             images.append(None if given is None else Image(as_array(given), grid, name))
-        return self.in_space.with_labels(*images, label_names)
+        return self.in_space.with_labels(images[0], images[1], label_names)
 
 
 def as_array(given: Any) -> NDArray[Any]:
@@ -220,17 +225,15 @@ class Plan:
     slice_axis: int | None
     """The axis across which slices are registered one by one, if they are."""
 
-    @classmethod
+    @staticmethod
     def of(
-        cls,
         method: Method,
         shape: tuple[int, ...],
         spacing: Spacing,
         slice_axis: int | None,
         device: str | torch.device,
         images: Images = "pair",
-        **more: Any,
-    ) -> Self:
+    ) -> "Plan":
         """The plan for images of this shape; BadInput if anything is in the way, as a missing package."""
         if slice_axis is not None and not (
             isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3
@@ -244,7 +247,7 @@ class Plan:
         chosen = method.resolve(d, within, images)
         warn_if_far(chosen, within)
         place = find_device(device, chosen.devices) if isinstance(device, str) else device
-        return cls(chosen, chosen.build(d, place), place, spacing, slice_axis, **more)
+        return Plan(chosen, chosen.build(d, place), place, spacing, slice_axis)
 
     @property
     def within(self) -> Spacing:

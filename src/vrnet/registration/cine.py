@@ -224,7 +224,8 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
     order = cine.grid.order
     grid, given = cine.grid.reordered(order), parse_method(method).load()
     axis = choose_slice_axis(grid, slices, given.dimensions)
-    return TrackingPlan.of(given, grid.shape, grid.spacing, axis, device, "cine", grid=grid, order=order)
+    plan = Plan.of(given, grid.shape, grid.spacing, axis, device, "cine")
+    return TrackingPlan(**vars(plan), grid=grid, order=order)
 
 
 def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> Motion:
