@@ -1,23 +1,22 @@
-"""Strain of hearts whose motion is known, as cines of two frames; each is measured once."""
-
-from dataclasses import replace
+"""Strain of hearts whose motion is known, as cines of two frames, and the figure of what was measured."""
 
 import numpy as np
 import pytest
 
-from tests.data.conftest import heart, write_acdc, write_splits
-from vrnet.data.prepared import Source
+from strain import lost_at_base, measure
+from vrnet import Cine, Grid, Image
 from vrnet.errors import BadInput
-from vrnet.paper import strain as module
-from vrnet.paper.budget import BUDGETS
-from vrnet.paper.strain import PANELS, draw_strain, find_subjects, lost_at_base, measure, phantom_subject, strain_rows
+from vrnet.files import write_rows
+from vrnet.paper.strain import METHODS, PANELS, draw_strain
 from vrnet.phantom.cycle import cycle
 
 
 def test_a_beating_stack_has_about_its_exact_strain_and_ejection():
     """Voxels of 4 mm blur the radial strain of a wall of 11 mm: it is found, and no more is claimed."""
-    row = measure(phantom_subject(1, "normal"), "TV-L1", "cpu")
     beat = cycle(1, (32, 32, 3), (4.0, 4.0, 12.0), frames=6)
+    grid, at = Grid.plain((32, 32, 3), beat.spacing), [0, beat.end_systole]
+    labels = [Image(beat.frame_labels[t].numpy(), grid) for t in at]
+    row = measure(Cine(beat.frames[at].numpy(), grid), *labels, "TV-L1", "cpu")
     inside = beat.labels == 2
     around = beat.strain.circumferential[beat.end_systole][inside].mean()
     assert row["green_circumferential"] == pytest.approx(float(around), abs=3)
@@ -35,48 +34,6 @@ def test_basal_slices_without_a_cavity_at_end_systole_are_lost_and_apical_ones_a
     diastole, systole = np.array([10, 30, 40, 20, 0]), np.array([0, 0, 20, 0, 0])
     assert lost_at_base(diastole, systole, (1, 2, 3)) == 40
     assert lost_at_base(diastole[::-1], systole[::-1], (3, 2, 1)) == 40
-
-
-def test_what_is_measured_is_kept_and_read_without_images(study, monkeypatch):
-    made, measured = study(), []
-
-    def count(subject, method, device):
-        measured.append(subject.name)
-        return {"subject": subject.name, "group": subject.group, "slices": len(measured)}
-
-    monkeypatch.setattr(module, "measure", count)
-    first = strain_rows(made, "TV-L1")
-    assert [row["slices"] for row in first] == list(range(1, 9))
-    assert strain_rows(made, "TV-L1") == first
-    assert len(measured) == 8
-
-
-def of_folder(study, source):
-    made = study(replace(BUDGETS["quick"], phantoms=None))
-    return replace(made, results=replace(made.results, data="acdc"), source=source)
-
-
-def test_results_that_are_there_need_no_images_and_others_do(study):
-    made = of_folder(study, Source("acdc"))
-    assert find_subjects(made, is_measured=True) == []
-    with pytest.raises(BadInput, match="give the folder of ACDC as `root`"):
-        find_subjects(made, is_measured=False)
-    with pytest.raises(BadInput, match="not on ukbb"):
-        find_subjects(replace(made, results=replace(made.results, data="ukbb")), is_measured=False)
-
-
-def test_patients_of_all_splits_have_their_group(study, tmp_path):
-    images, labels = heart(3, slices=3, shown=range(3), size=(40, 36))
-    for name in ("patient001", "patient002"):
-        write_acdc(tmp_path, name, images, labels)
-    write_splits(tmp_path, train=["patient001"], test=["patient002"])
-    found = find_subjects(of_folder(study, Source("acdc", tmp_path)), is_measured=False)
-    assert [(subject.name, subject.group, subject.split) for subject in found] == [
-        ("patient001", "NOR", "train"), ("patient002", "NOR", "test")
-    ]  # fmt: skip
-    cine, *labels = found[1].read()
-    assert len(cine) == 2
-    assert all(each.grid.matches(cine.grid) for each in labels)
 
 
 # The figure.
@@ -99,9 +56,18 @@ def rows_of(method):
 
 
 @pytest.fixture
-def drawn(study, monkeypatch):
-    monkeypatch.setattr(module, "strain_rows", lambda study, method: rows_of(method))
-    return draw_strain(study())
+def drawn(study):
+    made = study()
+    for method in METHODS:
+        path = made.results.out / "strain" / f"{made.data}_{method}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_rows(rows_of(method), path)
+    return draw_strain(made)
+
+
+def test_what_is_not_measured_yet_is_named_with_the_benchmark_that_does(study):
+    with pytest.raises(BadInput, match=r"run benchmarks/strain\.py, which writes"):
+        draw_strain(study())
 
 
 def test_one_box_per_group_and_method_beside_the_healthy_range(drawn):

@@ -32,7 +32,7 @@ class Paper:
 
     Tables: ablation, parts, initialisation, acdc, matched, matched_half, averaged, smoothness, ukbb, cmr3d, acdc3d,
     hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots,
-    denoising, strain (of whole stacks of ACDC: give --root).
+    denoising, strain (of what benchmarks/strain.py measured).
 
     What is missing is trained and measured first, networks last, and kept in DIR: one folder per method, with one row
     per subject; what is there is never computed again. Ctrl-C and SIGTERM stop; the same command goes on. The tables
@@ -171,7 +171,7 @@ def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: 
         named = source if asked.data else replace(source, data=name)
         split = partial(named.split, stage=stage, say=say)
     results = Results(asked.out, name, budget)
-    return Study(results, split, stage, say, asked.device_options.device, source, asked.jobs)
+    return Study(results, split, stage, say, asked.device_options.device, asked.jobs)
 
 
 def with_budget(stem: str, budget: Budget) -> str:

@@ -16,6 +16,11 @@ from torch.nn import functional
 from vrnet.devices import in_parts, make_rows
 from vrnet.errors import BadInput
 
+__all__ = [
+    "RelativeSpacing", "compose", "convolve", "determinant", "divergence", "exp", "forward_gradient", "gradient",
+    "jacobian", "minor", "position", "relative_spacing", "repeat_border", "resize", "resize_field", "sample", "scale",
+    "shorten", "smooth", "squared_gradient", "squared_norm", "warp", "warp_labels", "zeros",
+]  # fmt: skip
 RelativeSpacing = tuple[float, ...]
 """The edges of a voxel, the shortest counting as 1."""
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}

@@ -1,27 +1,12 @@
-"""End-diastole and end-systole as a cine of two frames: how much hearts strain and eject.
+"""The figure of strain from end-diastole to end-systole, drawn from what benchmarks/strain.py measured."""
 
-The labels of end-diastole alone are tracked; those of end-systole are what the ejection fraction is held against.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vrnet.cardiac.cine import track
-from vrnet.cardiac.strain import TITLES
-from vrnet.cardiac.volumes import slices_first, volumes
-from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.acdc import ACDC, group_of
 from vrnet.errors import BadInput, counted
-from vrnet.files import Row, read_rows, write_rows
-from vrnet.images.grid import Grid
-from vrnet.images.image import Cine, Image
+from vrnet.files import Row, read_rows
 from vrnet.paper.study import Study
-from vrnet.phantom.cycle import PATHOLOGIES, cycle
-from vrnet.vocabulary import LEVELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,119 +17,16 @@ TEXTS = "subject", "group", "split", "method"
 """The columns that are no numbers."""
 
 
-Beat = tuple[Cine, Image, Image]
-"""A heart at end-diastole and at end-systole, and the labels of both."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """Whose heart it is, what it suffers from, and how it is read."""
-
-    name: str
-    group: str
-    split: str
-    read: Callable[[], Beat]
-
-
 def strain_rows(study: Study, method: str) -> list[Row]:
-    """One row per subject: strain at end-systole in percent, and volumes in ml. What is missing is measured, and kept.
-
-    Without a folder of images, what was measured before is all there is."""
+    """One row per subject: strain at end-systole in percent, and volumes in ml."""
     path = study.results.out / "strain" / f"{study.data}_{method}.csv"
-    rows = read_rows(path, "one row per subject") if path.exists() else []
-    known: dict[Any, Row] = {
-        row["subject"]: {key: text if key in TEXTS else float(text or "nan") for key, text in row.items()}
-        for row in rows
-    }
-    subjects = find_subjects(study, bool(known))
-    missing = [subject for subject in subjects if subject.name not in known]
-    tick = study.stage(f"tracking {study.data} by {method}") if missing else None
-    for number, subject in enumerate(missing, start=1):
-        known[subject.name] = measure(subject, method, study.device)
-        write_rows(list(known.values()), path)
-        if tick:
-            tick(number / len(missing))
-    return [known[subject.name] for subject in subjects] or list(known.values())
+    if not path.exists():
+        raise BadInput(f"no strain of {study.data} is measured yet: run benchmarks/strain.py, which writes {path}")
+    rows = read_rows(path, "one row per subject")
+    return [{key: text if key in TEXTS else float(text or "nan") for key, text in row.items()} for row in rows]
 
 
-def find_subjects(study: Study, is_measured: bool) -> list[Subject]:
-    """All subjects of the study; none where results are there and no folder is given."""
-    if study.results.budget.phantoms is not None:
-        return [phantom_subject(seed, name) for name in PATHOLOGIES for seed in range(2)]
-    root = study.source.root if study.source else None
-    if study.data != ACDC.name:
-        raise BadInput(f"strain is measured on whole stacks of {ACDC.name}, not on {study.data}")
-    if root is None and not is_measured:
-        raise BadInput("no strain is measured yet: give the folder of ACDC as `root`")
-    if root is None:
-        return []
-    patients = ACDC(root, study.source.split_file if study.source else None)
-
-    def read(name: str) -> Beat:
-        """Both phases of a patient; where headers place them apart, as end-diastole lies."""
-        (diastole, systole), masks = patients.read(name)
-        return Cine(np.stack([diastole.array, systole.array]), diastole.grid, name=name), masks[0], masks[1]
-
-    return [
-        Subject(name, group_of(patients.root / name), split, partial(read, name))
-        for split, names in patients.splits.items()
-        for name in names
-    ]
-
-
-def phantom_subject(seed: int, pathology: str) -> Subject:
-    """A small beating stack whose motion stays within slices."""
-
-    def read() -> Beat:
-        shape, spacing = (32, 32, 3), (4.0, 4.0, 12.0)
-        beat = cycle(seed, shape, spacing, pathology, frames=6)
-        grid, at = Grid.plain(shape, spacing), [0, beat.end_systole]
-        diastole, systole = (Image(beat.frame_labels[t].numpy(), grid, "labels") for t in at)
-        return Cine(beat.frames[at].numpy(), grid), diastole, systole
-
-    return Subject(f"{pathology} {seed}", pathology, "test", read)
-
-
-def measure(subject: Subject, method: str, device: str) -> Row:
-    """The row of a subject."""
-    cine, diastole, systole = subject.read()
-    result = track(cine, method, labels=diastole, device=device)
-    found, tracked = result.strain, result.volumes
-    if found is None or tracked is None:
-        raise BadInput(f"no strain is measured of {subject.name}: {result.no_strain}")
-    labelled = volumes(np.stack([diastole.array, systole.array]), cine.grid.spacing)
-    regions = {name: found.curve(name)[1] for name in TITLES} | {
-        f"{name}_{level}": found.curve(name, level)[1]
-        for name in ("green_circumferential", "green_radial")
-        for level in LEVELS
-    }
-    cavities = [slices_first(labels.array[None] == HeartLabels().lv, result.across) for labels in (diastole, systole)]
-    at_diastole, at_systole = (cavity.sum((0, 2, 3)) for cavity in cavities)
-    return {
-        "subject": subject.name, "group": subject.group, "split": subject.split, "method": result.method,
-        **{key: round(float(value), 3) for key, value in regions.items()}, "slices": len(found.slices),
-        "diastole_ml": round(float(labelled.lv_ml[0]), 3), "systole_ml": round(float(labelled.lv_ml[1]), 3),
-        "systole_tracked_ml": round(float(tracked.lv_ml[1]), 3),
-        "lost_at_base_percent": round(lost_at_base(at_diastole, at_systole, found.slices), 3),
-        "ejection_labels": round(ejection(labelled.lv_ml), 3), "ejection_tracked": round(ejection(tracked.lv_ml), 3),
-    }  # fmt: skip
-
-
-def lost_at_base(diastole: np.ndarray, systole: np.ndarray, base_to_apex: Sequence[int]) -> float:
-    """Of the cavity at end-diastole, given its voxels by slice at both phases, in percent: what lies in basal slices
-    that have none at end-systole."""
-    if base_to_apex[0] > base_to_apex[-1]:
-        diastole, systole = diastole[::-1], systole[::-1]
-    is_lost = ~np.logical_or.accumulate(systole > 0)
-    return float(100 * diastole[is_lost].sum() / diastole.sum())
-
-
-def ejection(volume: np.ndarray) -> float:
-    """100 (1 − V_ES / V_ED) of the volumes at end-diastole and end-systole."""
-    return float(100 * (1 - volume[1] / volume[0]))
-
-
-# The figure of strain: by pathology, beside what is healthy; and ejection fractions, tracked against labelled.
+# By pathology, beside what is healthy; and ejection fractions, tracked against labelled.
 
 
 class Panel(NamedTuple):

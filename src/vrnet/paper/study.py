@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from vrnet.cohort.results import CohortFolder
-from vrnet.data.prepared import PreparedSplit, Source
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Purpose
 from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput, Stage
@@ -35,8 +35,6 @@ class Study:
     stage: Stage
     say: Say
     device: str = "auto"
-    source: Source | None = None
-    """Where whole images are found, for what is not made of prepared pairs."""
     jobs: int = 1
     """How many subjects are measured at the same time."""
 
