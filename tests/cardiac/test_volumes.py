@@ -172,10 +172,10 @@ def test_areas_grow_by_the_square_and_strain_by_half_of_that(tracked):
     assert_allclose(curves.wall_mm2[:, 0], np.pi * (20**2 - 12**2), rtol=0.02)
     assert_allclose(curves.cavity_mm2[:, 0], np.pi * 12**2, rtol=0.02)
     assert_allclose(curves.wall_mm2[1] / curves.wall_mm2[1, 0], GROWTH**2, rtol=0.02)
-    assert_allclose(curves.radial_percent[1], 50 * (GROWTH**2 - 1), atol=0.01)
-    assert_allclose(curves.circumferential_percent[1], 50 * (GROWTH**2 - 1), atol=0.01)
-    assert not curves.radial_percent[0].any()
-    assert not curves.muscle_percent.any()
+    assert_allclose(curves.green_radial_percent[1], 50 * (GROWTH**2 - 1), atol=0.01)
+    assert_allclose(curves.green_circumferential_percent[1], 50 * (GROWTH**2 - 1), atol=0.01)
+    assert not curves.green_radial_percent[0].any()
+    assert not curves.muscle_in_cavity_percent.any()
 
 
 def test_the_most_that_a_slice_does_is_told_with_its_frame(tracked):
@@ -205,7 +205,7 @@ def test_a_slice_without_a_ring_has_areas_alone_and_is_judged_by_its_likeness_al
     opened[:, : len(X) // 2, :, 1] = 0
     curves, _ = curves_of((frames, opened, fields))
     assert curves.slices == (0, 1)
-    assert np.isnan(curves.radial_percent[1]).all()
+    assert np.isnan(curves.green_radial_percent[1]).all()
     assert curves.wall_mm2[1].all()
     unmatched = np.full((3, len(fields)), np.nan)
     unmatched[:, 1], unmatched[:, 2] = (0.1, 0.4, 0.0), (0.2, 0.3, 0.0)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vrnet.app.arguments import (
     CineFile,
@@ -160,7 +160,8 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
     """Write all results; the transforms first, which take longest."""
     import SimpleITK as sitk
 
-    from vrnet.cardiac.strain import MEASURES
+    from vrnet.cardiac.strain import MEASURES, TITLES
+    from vrnet.cardiac.volumes import known_ml
     from vrnet.files import write_json, write_rows
     from vrnet.images.image import to_sitk
     from vrnet.images.io import write_sitk
@@ -173,70 +174,42 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
         seconds = 1.0 if times is None else (times[-1] - times[0]) / (n - 1) / 1000
         frames = [to_sitk(frame, grid) for frame in result.labels]
         write_sitk(sitk.JoinSeries(frames, 0.0, seconds), folder / LABELS)
-    if result.volumes is not None:
-        write_rows(volume_rows(result), folder / VOLUMES)
-    if result.strain is not None:
-        write_rows(strain_rows(result), folder / STRAIN, (f"{m.name}_percent: {m.definition}" for m in MEASURES))
-    if result.by_slice is not None and result.by_slice.slices:
-        definitions = (f"{name}: {definition}" for name, (_, definition) in slice_columns().items())
-        write_rows(slice_rows(result), folder / SLICES, ["slice, frame: counted from 0", *definitions])
+    moments = [{"frame": t, "time_ms": times[t] if times else None} for t in range(n)]
+    if (volumes := result.volumes) is not None:  # of a structure that is not labelled, cells are empty
+        curves = {name: known_ml(getattr(volumes, name)).round(3) for name in ("lv_ml", "rv_ml", "wall_ml")}
+        rows = [moment | {name: curve[t] for name, curve in curves.items()} for t, moment in enumerate(moments)]
+        write_rows(rows, folder / VOLUMES)
+    if (strain := result.strain) is not None:
+        rows = [
+            {"region": region} | moment | {f"{name}_percent": strain.curve(name, region)[t] for name in TITLES}
+            for region in strain.regions
+            for t, moment in enumerate(moments)
+        ]
+        write_rows(rows, folder / STRAIN, (f"{m.name}_percent: {m.definition}" for m in MEASURES))
+    if (by_slice := result.by_slice) is not None and by_slice.slices:
+        columns = slice_columns()
+        curves = {name: getattr(by_slice, name).round(3) + 0.0 for name in columns}
+        rows = [
+            {"slice": number} | moment | {name: curve[k, t] for name, curve in curves.items()}
+            for k, number in enumerate(by_slice.slices)
+            for t, moment in enumerate(moments)
+        ]
+        definitions = (f"{name}: {definition}" for name, definition in columns.items())
+        write_rows(rows, folder / SLICES, ["slice, frame: counted from 0", *definitions])
     write_json(result.metrics(), folder / SUMMARY)
 
 
-def time_cell(result: "CineResult", t: int) -> dict[str, Any]:
-    """The number of a frame, and its time where that is known."""
-    times = result.cine.times_ms
-    return {"frame": t, "time_ms": times[t] if times else None}
-
-
-def volume_rows(result: "CineResult") -> list[dict[str, Any]]:
-    """One row per frame; the cells of a structure that is not labelled are empty."""
-    from vrnet.cardiac.volumes import known_ml
-
-    curves = {name: known_ml(getattr(result.volumes, name)).round(3) for name in ("lv_ml", "rv_ml", "wall_ml")}
-    return [time_cell(result, t) | {name: curve[t] for name, curve in curves.items()} for t in range(len(result.cine))]
-
-
-def strain_rows(result: "CineResult") -> list[dict[str, Any]]:
-    """One row per region and frame; comments above the header define the columns."""
-    from vrnet.cardiac.strain import TITLES
-
-    found = result.strain
-    assert found is not None
-    return [
-        {"region": region, **time_cell(result, t)}
-        | {f"{name}_percent": found.curve(name, region)[t] for name in TITLES}
-        for region in found.regions
-        for t in range(len(result.cine))
-    ]
-
-
-def slice_columns() -> dict[str, tuple[str, str]]:
-    """{column of slices.csv: (its curve in SliceCurves, its definition)}"""
+def slice_columns() -> dict[str, str]:
+    """{column of slices.csv, which is a curve of SliceCurves: its definition}"""
     from vrnet.cardiac.strain import MEASURES
 
     around, away = (f"{m.definition} in this slice; empty where that is no closed ring" for m in MEASURES[:2])
     return {
-        "cavity_mm2": ("cavity_mm2", "area of the cavity of the LV in the labels of this frame"),
-        "wall_mm2": ("wall_mm2", "area of the wall of the LV in the labels of this frame"),
-        "green_circumferential_percent": ("circumferential_percent", around),
-        "green_radial_percent": ("radial_percent", away),
-        "muscle_in_cavity_percent": (
-            "muscle_percent",
-            "how much more of the cavity looks like muscle than in the reference, in percent of the cavity: is no "
-            "brighter than half-way from the median of the wall to the 90th percentile of the cavity (no darker, where "
-            "blood is dark)",
-        ),
+        "cavity_mm2": "area of the cavity of the LV in the labels of this frame",
+        "wall_mm2": "area of the wall of the LV in the labels of this frame",
+        "green_circumferential_percent": around,
+        "green_radial_percent": away,
+        "muscle_in_cavity_percent": "how much more of the cavity looks like muscle than in the reference, in percent "
+        "of the cavity: is no brighter than half-way from the median of the wall to the 90th percentile of the cavity "
+        "(no darker, where blood is dark)",
     }
-
-
-def slice_rows(result: "CineResult") -> list[dict[str, Any]]:
-    """One row per slice and frame."""
-    curves = result.by_slice
-    assert curves is not None
-    columns = {name: getattr(curves, curve).round(3) + 0.0 for name, (curve, _) in slice_columns().items()}
-    return [
-        {"slice": number, **time_cell(result, t)} | {name: values[k, t] for name, values in columns.items()}
-        for k, number in enumerate(curves.slices)
-        for t in range(len(result.cine))
-    ]

@@ -121,11 +121,11 @@ class CineResult:
         """The strain, or why it cannot be measured."""
         if self.reference_labels is None or self.heart is None:
             return None
-        grid, times = self.cine.grid, self.cine.times_ms
+        grid = self.cine.grid
         anterior = anterior_direction(grid) if len(grid.shape) == 3 else None
         try:
             return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.across,
-                          anterior=anterior, times_ms=times, heart=self.heart)  # fmt: skip
+                          anterior=anterior, times_ms=self.cine.times_ms, heart=self.heart)  # fmt: skip
         except BadInput as error:
             warn_of_input(NO_STRAIN.format(reason=error))
             return str(error)
@@ -260,8 +260,7 @@ class CineResult:
         return tracking_card(self)
 
 
-Tracking = CineResult
-"""What it was called before."""
+Tracking = CineResult  # what it was called before
 
 
 @dataclass(frozen=True)
@@ -279,24 +278,14 @@ class TrackingRequest:
         """Track it."""
         start, plan, n = perf_counter(), self.plan, len(self.cine)
         fields, closing, repairs = find_motion(self.cine, plan, self.frame, progress)
-        turning, refinement = plan.turning(n), plan.refinement(n)
+        seconds, turning, refinement = perf_counter() - start, plan.turning(n), plan.refinement(n)
+        axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
         return CineResult(
-            self.cine,
-            self.frame,
-            fields,
-            closing,
-            slice_axis=None if plan.slice_axis is None else plan.order[plan.slice_axis],
-            method=str(plan.method),
-            weights=plan.method.weights,
-            device=plan.device.type,
-            seconds=perf_counter() - start,
-            repairs=repairs,
-            turned_by=None if turning is None else str(turning),
+            self.cine, self.frame, fields, closing, axis, str(plan.method), plan.method.weights, plan.device.type,
+            seconds, repairs, turned_by=None if turning is None else str(turning),
             refined_by=None if refinement is None else str(refinement),
-            reference_labels=self.labels,
-            heart=self.heart,
-            label_names=self.label_names,
-        )
+            reference_labels=self.labels, heart=self.heart, label_names=self.label_names,
+        )  # fmt: skip
 
 
 def prepare_tracking(

@@ -11,13 +11,7 @@ from numpy import ndarray
 from vrnet.cardiac.strain import NO_STRAIN, NO_WALL
 from vrnet.cardiac.volumes import open_wall_text
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.labels import (
-    SMALLEST_CAVITY,
-    LabelNames,
-    find_cavity,
-    in_planes,
-    label_in_cavity,
-)
+from vrnet.data.labels import SMALLEST_CAVITY, LabelNames, find_cavity, in_planes, label_in_cavity
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.images.grid import check_same_grid
 from vrnet.images.image import Cine, Image, as_labels
@@ -25,10 +19,8 @@ from vrnet.images.io import ImageLike, given_image, grid_in_space
 
 PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}
 """What parts of the heart are called in names of labels, and in HeartLabels."""
-ALSO_CALLED = {"wall": "wall", "myocardium": "wall", "cavity": "lv"}
-"""Other names that people give, as pages do."""
-CAVITY = 3
-"""What the inside of the wall is labelled where a map has the wall alone."""
+ALSO_CALLED = {"wall": "wall", "myocardium": "wall", "cavity": "lv"}  # other names that people give, as pages do
+CAVITY = 3  # what the inside of the wall is labelled where a map has the wall alone
 SMALLEST_CAVITY_OF_A_THREE = 0.25
 """Of a wall whose label is 3, which is the cavity in ACDC: less is a papillary muscle left out of the cavity."""
 OPEN_WALL = 1.2
@@ -51,27 +43,22 @@ def read_labels(
     labels = replace(as_labels(labels), grid=cine.grid)
     if not labels.array.any():
         raise BadInput(f"{labels.name} is 0 everywhere: give the label map of the reference frame")
-    said = heart_of(names) if names else heart
-    labels, meaning = (labels, said) if said else interpret_labels(labels)
-    check_parts(labels, meaning, names)
-    if slices := open_slices(labels, meaning):
-        warn_of_input(f"{labels.name}: {open_wall_text(slices)}; to count it, label the cavity too")
-    return labels, meaning, names
-
-
-def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:
-    """BadInput if no part of the heart is labelled; a warning where names are given to labels that are not there, where
-    there is no wall, and where LV and RV seem to be exchanged."""
+    meaning = heart_of(names) if names else heart
+    if meaning is None:
+        labels, meaning = interpret_labels(labels)
     there = sorted(np.unique(labels.array[labels.array != 0]).tolist())
-    if not {heart.rv, heart.wall, heart.lv} & {*there}:
-        said = f"{labels.name} has the labels {', '.join(map(str, there))}, and none of {shown(names_by_part(heart))}"
+    if not {meaning.rv, meaning.wall, meaning.lv} & {*there}:
+        said = f"{labels.name} has the labels {', '.join(map(str, there))}, and none of {shown(names_by_part(meaning))}"
         raise BadInput(f"{said}: say which is which by `label_names`, as in 1=RV,2=Myo,3=LV")
     if absent := {label: name for label, name in names.items() if label not in there}:
         warn_of_input(f"{labels.name} has no label {shown(absent)}")
-    if heart.wall not in there:
+    if meaning.wall not in there:
         said = f"{NO_STRAIN.format(reason=NO_WALL)}; the verdict looks neither at the wall nor for muscle in the cavity"
         warn_of_input(said)
-    warn_of_exchanged_ventricles([labels], names or names_by_part(heart))
+    warn_of_exchanged_ventricles([labels], names or names_by_part(meaning))
+    if slices := open_slices(labels, meaning):
+        warn_of_input(f"{labels.name}: {open_wall_text(slices)}; to count it, label the cavity too")
+    return labels, meaning, names
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:

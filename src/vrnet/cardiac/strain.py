@@ -11,16 +11,8 @@ import numpy as np
 from jaxtyping import Float, Integer, Shaped
 from numpy import ndarray
 
-from vrnet.cardiac.wall import (
-    HeartLabels,
-    Insertions,
-    LeftOut,
-    Ring,
-    base_to_apex,
-    find_rings,
-    insertions_of_rings,
-    ring_angles,
-)
+from vrnet.cardiac import wall as walls
+from vrnet.cardiac.wall import HeartLabels, Insertions, LeftOut, Ring, ring_angles
 from vrnet.errors import BadInput
 from vrnet.evaluation.metrics import slice_axis
 from vrnet.vocabulary import LEVELS, SEGMENTS, level_of_slice
@@ -43,18 +35,16 @@ class WallVoxels:
 
 
 def wall_voxels(rings: list[Ring], spacing: tuple[float, float]) -> WallVoxels:
-    """The voxels of rings, with what strain needs to know of them."""
-    index, angles, depths = [], [], []
-    for ring in rings:
+    index, of_ring, angles, depths = [], [], [], []
+    for number, ring in enumerate(rings):
         at = np.argwhere(ring.mask)
         radius, angle = ring.polar(at * np.array(spacing))
         index.append(np.column_stack([at, np.full(len(at), ring.slice)]))
+        of_ring.append(np.full(len(at), number))
         angles.append(angle)
         depths.append(ring.depth(radius, angle))
-    of_ring = np.repeat(np.arange(len(rings)), [len(angle) for angle in angles])
-    angle = np.concatenate(angles)
-    away = np.stack([np.cos(angle), np.sin(angle)])
-    return WallVoxels(np.concatenate(index).T, of_ring, away, np.degrees(angle), np.concatenate(depths))
+    at, ring_of, angle, depth = (np.concatenate(parts) for parts in (index, of_ring, angles, depths))
+    return WallVoxels(at.T, ring_of, np.stack([np.cos(angle), np.sin(angle)]), np.degrees(angle), depth)
 
 
 def green_strain(
@@ -103,19 +93,9 @@ def moved_contours(
     return points
 
 
-def contour_steps(points: Float[ndarray, "t 3 k r a"]) -> tuple[Float[ndarray, "t k r a"], Float[ndarray, "t r a"]]:
-    """From each point of the contours to the next: the length in mm, and the area of the wall in mm² between
-    endocardium and epicardium, as half the product of the diagonals."""
-    following = np.roll(points, -1, axis=-1)
-    lengths = np.linalg.norm(following - points, axis=1)
-    diagonals = following[:, :, 2] - points[:, :, 0], points[:, :, 2] - following[:, :, 0]
-    return lengths, np.linalg.norm(np.cross(*diagonals, axis=1), axis=1) / 2
-
-
 # Arrays as short-axis slices: (x, y, z) with slices across z, cut to the part around the wall.
 
-MARGIN_VOXELS = 12
-"""Around the wall: what lies farther away has no influence on a cubic spline, to seven digits."""
+MARGIN_VOXELS = 12  # around the wall: what lies farther away has no influence on a cubic spline, to seven digits
 
 
 @dataclass(frozen=True)
@@ -126,12 +106,9 @@ class ShortAxis:
     motion_mm: Float[ndarray, "t c x y z"]
     rings: list[Ring]
     left_out: list[LeftOut]
-    spacing: tuple[float, float]
-    """Within slices, in mm."""
-    order: tuple[int, ...]
-    """Which axes of the array lie within slices and, last, which across."""
-    start: tuple[int, int]
-    """Where within slices the part around the wall begins."""
+    spacing: tuple[float, float]  # within slices, in mm
+    order: tuple[int, ...]  # which axes of the array lie within slices and, last, which across
+    start: tuple[int, int]  # where within slices the part around the wall begins
 
     @classmethod
     def of(
@@ -167,19 +144,16 @@ class ShortAxis:
                 box[axis] = slice(start[axis], int(at[-1]) + MARGIN_VOXELS + 1)
         motion = [np.stack([spacing[axis] * as_slices(u[axis])[*box] for axis in order]) for u in fields]
         within = spacing[order[0]], spacing[order[1]]
-        rings, left_out = find_rings(stack[*box] == wall, within)
+        rings, left_out = walls.find_rings(stack[*box] == wall, within)
         return cls(stack[*box], np.stack(motion), rings, left_out, within, order, (start[0], start[1]))
 
 
-MIDDLE_LAYER = (1 / 3, 2 / 3)
-"""Of the way from the endocardium to the epicardium."""
+MIDDLE_LAYER = (1 / 3, 2 / 3)  # of the way from the endocardium to the epicardium
 GLOBAL = "global"
-DIGITS = 9
-"""Of percentages: what follows is noise, of which a heart that rests would be full."""
+DIGITS = 9  # of percentages: what follows is noise, of which a heart that rests would be full
 NO_STRAIN = "no strain is measured: {reason}"
 NO_WALL = "the wall of the left ventricle is not labelled, and strain needs it"
-SHORT_STACK_MM = 40.0
-"""Slices that cover less are a part of a ventricle: they do not show its base, middle and apex."""
+SHORT_STACK_MM = 40.0  # slices that cover less are a part of a ventricle: they do not show its base, middle and apex
 NO_SEGMENTS = "not known: no right ventricle is labelled, or it does not show where the septum begins"
 SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
 """How wide a sixth of the wall is around the ventricle, and how far apart sixths begin."""
@@ -281,7 +255,7 @@ class Strain:
         return {
             "definitions": {m.name: m.definition for m in MEASURES},
             "peaks": {
-                region: {name: None if peak is None else peak._asdict() for name, peak in found.items()}
+                region: {name: peak and peak._asdict() for name, peak in found.items()}
                 for region, found in peaks.items()
             },
             "slices": self.slices,
@@ -314,41 +288,43 @@ def strain(
         raise BadInput(NO_WALL)
     if not stack.rings:
         raise BadInput(f"no slice has a closed ring of wall, label {heart.wall}: strain needs at least one")
-    rings = base_to_apex(stack.rings)
+    rings = walls.base_to_apex(stack.rings)
     front = anterior or (0.0, -1.0, 0.0)
     in_plane = front[stack.order[0]], front[stack.order[1]]
-    of_rv = insertions_of_rings(rings, stack.labels == heart.rv, stack.spacing, in_plane)
+    of_rv = walls.insertions_of_rings(rings, stack.labels == heart.rv, stack.spacing, in_plane)
     found = of_rv if insertions is None else [insertions] * len(rings)
-    names, percent, sixths = curves(stack.motion_mm, rings, found, stack.spacing)
-    percent = percent.round(DIGITS) + 0.0  # which is no -0
-    of_regions, by_slice = percent[: len(names)], percent[len(names) :]
-    slices, where = tuple(ring.slice for ring in rings), tuple(found) if found else None
-    covered = len(slices) * spacing[stack.order[2]] if labels.ndim == 3 else None
-    return Strain(of_regions, names, times_ms, slices, tuple(stack.left_out), where, sixths, by_slice, covered)
 
-
-def curves(
-    u: Float[ndarray, "t d x y z"], rings: list[Ring], insertions: list[Insertions] | None, spacing: tuple[float, float]
-) -> tuple[tuple[str, ...], Float[ndarray, "n m t"], Float[ndarray, "2 level p t"]]:
-    """The regions, the strain of each and then of each ring by every measure, in percent, and of sixths of the wall."""
-    voxels = wall_voxels(rings, spacing)
-    around = np.tile(np.degrees(ring_angles() + ring_angles()[1] / 2), len(rings))
-    of_ring = np.repeat(np.arange(len(rings)), len(ring_angles()))
-    names, weights = regions_and_rings(voxels.ring, voxels.angle_deg, insertions, len(rings))
-    _, steps = regions_and_rings(of_ring, around, insertions, len(rings))
+    # The strain of the regions, and then of each ring: Green's of its voxels, and that of the contours' steps.
+    voxels = wall_voxels(rings, stack.spacing)
+    E = green_strain(stack.motion_mm, voxels, stack.spacing)[::-1]  # circumferential, then radial
+    names, weights = regions_and_rings(voxels.ring, voxels.angle_deg, found, len(rings))
     middle = weights * ((MIDDLE_LAYER[0] <= voxels.depth) & (voxels.depth <= MIDDLE_LAYER[1]))
-    E = green_strain(u, voxels, spacing)
-    lengths, areas = contour_steps(moved_contours(u, rings, spacing))
-    found = [*averages(E[::-1], weights), *averages(E[::-1], middle), *engineering_strain(lengths, areas, steps)]
-    levels = steps[1 : 1 + len(LEVELS)]
-    return names, np.stack(found, 1), sixths_of_wall(lengths, areas, levels, around)
+    around = np.tile(np.degrees(ring_angles() + ring_angles()[1] / 2), len(rings))
+    _, steps = regions_and_rings(np.repeat(np.arange(len(rings)), len(ring_angles())), around, found, len(rings))
+    points = moved_contours(stack.motion_mm, rings, stack.spacing)
+    following = np.roll(points, -1, axis=-1)
+    lengths = np.linalg.norm(following - points, axis=1)
+    diagonals = following[:, :, 2] - points[:, :, 0], points[:, :, 2] - following[:, :, 0]
+    areas = np.linalg.norm(np.cross(*diagonals, axis=1), axis=1) / 2
+    measured = [*averages(E, weights), *averages(E, middle), *engineering_strain(lengths, areas, steps)]
+    percent = np.stack(measured, 1).round(DIGITS) + 0.0  # which is no -0
+    return Strain(
+        percent[: len(names)],
+        names,
+        times_ms,
+        slices=tuple(ring.slice for ring in rings),
+        left_out=tuple(stack.left_out),
+        insertions=tuple(found) if found else None,
+        sixths=sixths_of_wall(lengths, areas, steps[1 : 1 + len(LEVELS)], around),
+        by_slice=percent[len(names) :],
+        covered_mm=len(rings) * spacing[stack.order[2]] if labels.ndim == 3 else None,
+    )
 
 
 def regions_and_rings(
     ring: Integer[ndarray, " n"], angle_deg: Float[ndarray, " n"], insertions: list[Insertions] | None, rings: int
 ) -> tuple[tuple[str, ...], Float[ndarray, "r n"]]:
-    """The names of regions, and which parts of rings, counted from base to apex, are in each region, and then in each
-    ring."""
+    """The names of regions; and which parts of rings, from base to apex, are in each region, and then in each ring."""
     level = np.array([level_of_slice(k, rings) for k in range(rings)])[ring]
     found = {GLOBAL: np.ones(len(ring), bool)} | {name: level == k for k, name in enumerate(LEVELS)}
     if insertions is not None:
@@ -357,8 +333,8 @@ def regions_and_rings(
             psi[ring == k] = of_slice.along_septum(angle_deg[ring == k])
         for segment in SEGMENTS:
             off = (psi - segment.centre_deg + 180) % 360 - 180
-            around = (-segment.half_width_deg <= off) & (off < segment.half_width_deg)
-            found[f"segment {segment.number}"] = around & (level == segment.level)
+            is_inside = (-segment.half_width_deg <= off) & (off < segment.half_width_deg)
+            found[f"segment {segment.number}"] = is_inside & (level == segment.level)
     return tuple(found), np.stack([*found.values(), *(ring == k for k in range(rings))]).astype(float)
 
 
@@ -401,12 +377,9 @@ def engineering_strain(
 class StrainMap:
     """Green strain of the voxels of the reference's wall, in the slices where it is a closed ring."""
 
-    index: Integer[ndarray, "3 n"]
-    """Of the voxels, within slices and then across them."""
-    radial: Float[ndarray, "t n"]
-    """Away from the centre of the slice, in percent."""
-    circumferential: Float[ndarray, "t n"]
-    """Around the centre of the slice, in percent."""
+    index: Integer[ndarray, "3 n"]  # of the voxels, within slices and then across them
+    radial: Float[ndarray, "t n"]  # away from the centre of the slice, in percent
+    circumferential: Float[ndarray, "t n"]  # around it
 
 
 def strain_map(

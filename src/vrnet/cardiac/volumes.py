@@ -38,7 +38,7 @@ class Volumes:
 
     @property
     def rv_ejection_fraction_percent(self) -> float:
-        """100 (largest − smallest) / largest volume of the RV over the cycle; NaN without an RV."""
+        """That of the RV; NaN without an RV."""
         return ejection_fraction_percent(self.rv_ml)
 
     @property
@@ -78,7 +78,6 @@ def known_ml(volume: Float[ndarray, " t"]) -> Float[ndarray, " t"]:
 
 
 def ejection_fraction_percent(volume: Float[ndarray, " t"]) -> float:
-    """100 (largest − smallest) / largest volume; NaN if there is none."""
     return float(100 * (1 - volume.min() / volume.max())) if volume.max() > 0 else np.nan
 
 
@@ -99,10 +98,8 @@ def volumes(
 # Muscle where the tracked cavity should hold blood: where too little motion was found, the outline of the cavity stays
 # behind in the muscle that comes in.
 
-BRIGHT_PERCENTILE = 90
-"""Of the cavity: blood, whatever part of it the papillary muscles fill."""
-LEAST_VOXELS = 20
-"""Of the wall, and of the cavity, in a slice: fewer do not tell how bright they are."""
+BRIGHT_PERCENTILE = 90  # of the cavity: blood, whatever part of it the papillary muscles fill
+LEAST_VOXELS = 20  # of the wall, and of the cavity, in a slice: fewer do not tell how bright they are
 
 
 @dataclass(frozen=True)
@@ -111,12 +108,9 @@ class CavityMuscle:
 
     The papillary muscles look so too, and fill more of a smaller cavity: it is not 0 of a perfect motion."""
 
-    slices: tuple[int, ...]
-    """Those, counted as in the array, whose wall and cavity are large enough in the reference."""
-    by_slice: Float[ndarray, "k t"]
-    """NaN where a cavity has become too small to tell."""
-    voxels: Float[ndarray, "k t"]
-    """Of each cavity that is large enough."""
+    slices: tuple[int, ...]  # those, counted as in the array, whose wall and cavity are large enough in the reference
+    by_slice: Float[ndarray, "k t"]  # NaN where a cavity has become too small to tell
+    voxels: Float[ndarray, "k t"]  # of each cavity that is large enough
 
     @property
     def whole(self) -> Float[ndarray, " t"]:
@@ -136,19 +130,15 @@ def muscle_in_cavity(
     `across` is the axis of s across which slices lie: each has its own brightness."""
     images, maps = (slices_first(array, across) for array in (frames, labels))
     image, known = images[reference], maps[reference]
-    shown = [
-        k
-        for k in range(len(known))
-        if min((known[k] == heart.wall).sum(), (known[k] == heart.lv).sum()) >= LEAST_VOXELS
-    ]
+    sizes = np.minimum(*((known == part).reshape(len(known), -1).sum(1) for part in (heart.wall, heart.lv)))
+    shown = np.flatnonzero(sizes >= LEAST_VOXELS).tolist()
     if not shown:
         return None
     is_dark = np.median(image[known == heart.lv]) < np.median(image[known == heart.wall])
     sign = -1.0 if is_dark else 1.0
-    parts = np.array(
-        [[like_muscle(image[k], map_[k], heart, sign) for image, map_ in zip(images, maps, strict=True)] for k in shown]
-    )
-    like, voxels = parts[..., 0], parts[..., 1]
+    parts = [[like_muscle(image[k], map_[k], heart, sign) for image, map_ in zip(images, maps, strict=True)]
+             for k in shown]  # fmt: skip
+    like, voxels = np.moveaxis(np.array(parts), -1, 0)
     return CavityMuscle(tuple(shown), np.where(voxels > 0, like - like[:, [reference]], np.nan), voxels)
 
 
@@ -174,18 +164,17 @@ def like_muscle(
 
 @dataclass(frozen=True)
 class SliceCurves:
-    """Curves over the frames of a cycle in every slice, k, whose wall or cavity the reference shows; NaN where nothing
-    is measured."""
+    """Curves over the frames of a cycle in every slice, k, whose wall or cavity the reference shows, by the names that
+    they have in slices.csv; NaN where nothing is measured."""
 
     slices: tuple[int, ...]
     """Counted as in the array."""
     cavity_mm2: Float[ndarray, "k t"]
     wall_mm2: Float[ndarray, "k t"]
-    circumferential_percent: Float[ndarray, "k t"]
-    """Green strain as the measure "green_circumferential" of the wall in this slice; radial strain likewise."""
-    radial_percent: Float[ndarray, "k t"]
-    muscle_percent: Float[ndarray, "k t"]
-    """Of the cavity: see `vrnet.cardiac.volumes.CavityMuscle`."""
+    green_circumferential_percent: Float[ndarray, "k t"]
+    green_radial_percent: Float[ndarray, "k t"]
+    muscle_in_cavity_percent: Float[ndarray, "k t"]
+    """Of the cavity: see `CavityMuscle`."""
 
 
 def slice_curves(
@@ -200,9 +189,11 @@ def slice_curves(
     """The curves of slices across an axis of s; without one, s is one slice. The spacing is in mm."""
     maps = slices_first(labels, across)
     voxel_mm2 = prod(h for axis, h in enumerate(spacing) if axis != across)
-    wall, cavity = (area_mm2(maps, part, voxel_mm2) for part in (heart.wall, heart.lv))
-    shown = np.flatnonzero(np.nan_to_num(wall)[:, reference] + np.nan_to_num(cavity)[:, reference])
-    missing = np.full(wall.shape[1], np.nan)
+    wall, cavity = (voxel_mm2 * (maps == part).sum((2, 3)).T.astype(float) for part in (heart.wall, heart.lv))
+    shown, missing = np.flatnonzero((wall + cavity)[:, reference]), np.full(wall.shape[1], np.nan)
+    for area in (wall, cavity):
+        if not area.any():  # it is not labelled
+            area[:] = np.nan
 
     def placed(known: Mapping[int, Float[ndarray, " t"]]) -> Float[ndarray, "k t"]:
         return np.array([known.get(int(k), missing) for k in shown]).reshape(len(shown), len(missing))
@@ -212,9 +203,3 @@ def slice_curves(
     )
     like_muscle = {} if muscle is None else dict(zip(muscle.slices, muscle.by_slice, strict=True))
     return SliceCurves(tuple(shown.tolist()), cavity[shown], wall[shown], around, away, 100 * placed(like_muscle))
-
-
-def area_mm2(maps: Integer[ndarray, "t k *p"], part: int | None, voxel_mm2: float) -> Float[ndarray, "k t"]:
-    """The area of a part of the heart in every slice and frame; NaN of one that is not labelled."""
-    found = voxel_mm2 * (maps == part).sum((2, 3)).T.astype(float)
-    return found if found.any() else np.full_like(found, np.nan)

@@ -13,15 +13,12 @@ from numpy import ndarray
 from vrnet.data.labels import fill_holes, largest_part
 from vrnet.images.grid import Grid
 
-ANGLES = 144
-"""Directions in which a contour is known."""
+ANGLES = 144  # directions in which a contour is known
 HARMONICS = 4
 """Of a contour's radius around the ventricle: finer ones are the raster of voxels, which the wall's thickening would
 take for length."""
-SAMPLES_PER_VOXEL = 4
-"""Along the rays that find a contour."""
-SMALLEST_CAVITY_MM2 = 30.0
-"""Below, at the apex, voxels are too coarse to tell radial from circumferential."""
+SAMPLES_PER_VOXEL = 4  # along the rays that find a contour
+SMALLEST_CAVITY_MM2 = 30.0  # below, at the apex, voxels are too coarse to tell radial from circumferential
 
 
 @dataclass(frozen=True)
@@ -76,15 +73,8 @@ def ring_angles() -> Float[ndarray, " a"]:
 
 def find_rings(wall: Bool[ndarray, "x y z"], spacing: tuple[float, float]) -> tuple[list[Ring], list[LeftOut]]:
     """The rings of the slices that show one, and the other slices; the spacing is that within slices, in mm."""
-    rings: list[Ring] = []
-    left_out: list[LeftOut] = []
-    for k in range(wall.shape[2]):
-        found = find_ring(k, wall[:, :, k], spacing)
-        if isinstance(found, Ring):
-            rings.append(found)
-        else:
-            left_out.append(found)
-    return rings, left_out
+    found = [find_ring(k, wall[:, :, k], spacing) for k in range(wall.shape[2])]
+    return [ring for ring in found if isinstance(ring, Ring)], [left for left in found if isinstance(left, LeftOut)]
 
 
 def find_ring(k: int, wall: Bool[ndarray, "x y"], spacing: tuple[float, float]) -> Ring | LeftOut:
@@ -133,14 +123,11 @@ def base_to_apex(rings: list[Ring]) -> list[Ring]:
 # Where the 16 segments of the AHA lie: from the anterior insertion of the RV along the septum. Angles are in degrees
 # about the LV centre of a slice, from the first axis within the slice to the second.
 
-CONTACT_MM = 3.0
-"""The RV touches the septum where its cavity is this close to the epicardium of the LV."""
+CONTACT_MM = 3.0  # the RV touches the septum where its cavity is this close to the epicardium of the LV
 SMALLEST_CONTACT_DEG = 90.0
 """Towards the apex the RV shrinks, and where it ends says no more where the anterior wall begins."""
-LARGEST_CONTACT_DEG = 220.0
-"""What surrounds more of the LV has no two insertions."""
-ANTERIOR_WORLD = (0.0, -1.0, 1.0)
-"""In LPS, from the LV centre to its anterior wall: to the front and to the head."""
+LARGEST_CONTACT_DEG = 220.0  # what surrounds more of the LV has no two insertions
+ANTERIOR_WORLD = (0.0, -1.0, 1.0)  # in LPS, from the LV centre to its anterior wall: to the front and to the head
 SMALLEST_COSINE = 0.2
 """A slice that the direction to the front is more nearly perpendicular to does not say which insertion is anterior."""
 

@@ -21,8 +21,7 @@ __all__ = [
     "jacobian", "minor", "position", "relative_spacing", "repeat_border", "resize", "resize_field", "sample", "scale",
     "shorten", "smooth", "squared_gradient", "squared_norm", "warp", "warp_labels", "zeros",
 ]  # fmt: skip
-RelativeSpacing = tuple[float, ...]
-"""The edges of a voxel, the shortest counting as 1."""
+RelativeSpacing = tuple[float, ...]  # the edges of a voxel, the shortest counting as 1
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 

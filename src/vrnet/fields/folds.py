@@ -22,11 +22,9 @@ from vrnet.devices import few_threads
 from vrnet.errors import is_slight, small_percent
 from vrnet.fields.calculus import check_finite, determinant, minor, squared_norm
 
-Corner = tuple[int, ...]
-"""The place of a voxel in its cell: 0 or 1 along each axis."""
+Corner = tuple[int, ...]  # the place of a voxel in its cell: 0 or 1 along each axis
 Simplex = tuple[Corner, ...]
-CELLS_AT_ONCE = 2**16
-"""Cells whose determinants are computed together: few enough to stay in a processor's cache."""
+CELLS_AT_ONCE = 2**16  # cells whose determinants are computed together: few enough to stay in a processor's cache
 
 
 @lru_cache
@@ -117,17 +115,13 @@ def _part(corner: Corner, shape: tuple[int, ...]) -> tuple[slice, ...]:
 MARGIN = 0.02
 """The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
 TARGET = 0.03
-OPENING_ROUNDS = 2
-"""Rounds that open folds before the first that smooths; then the two kinds take turns."""
-ROUNDS_PER_WIDENING = 16
-"""After how many rounds smoothing reaches one voxel further beyond the folds."""
+OPENING_ROUNDS = 2  # rounds that open folds before the first that smooths; then the two kinds take turns
+ROUNDS_PER_WIDENING = 16  # after how many rounds smoothing reaches one voxel further beyond the folds
 MAX_ROUNDS = 128
 RELAXATION = 2.0
 SMOOTHING = 0.6
-FLATTEST = 1e-3
-"""Keeps a move finite where a simplex has shrunk to a line or a point, and ∇D vanishes."""
-LONGEST_MOVE = 4.0
-"""How far along an axis, in voxels, a fold may be opened at once."""
+FLATTEST = 1e-3  # keeps a move finite where a simplex has shrunk to a line or a point, and ∇D vanishes
+LONGEST_MOVE = 4.0  # how far along an axis, in voxels, a fold may be opened at once
 
 
 class Unfolded(NamedTuple):
@@ -202,12 +196,9 @@ def flatten(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "d n"]:
 class Cell(NamedTuple):
     """How a cell is cut into simplices, whose edges run from their first corner to the others."""
 
-    corners: Integer[Tensor, "simplices vertices"]
-    """Which of the cell's corners a simplex has."""
-    edges: Float[Tensor, "simplices d d"]
-    """The edges at rest, as columns."""
-    volumes: Float[Tensor, " simplices"]
-    """Their determinants."""
+    corners: Integer[Tensor, "simplices vertices"]  # which of the cell's corners a simplex has
+    edges: Float[Tensor, "simplices d d"]  # the edges at rest, as columns
+    volumes: Float[Tensor, " simplices"]  # their determinants
 
     @classmethod
     def like(cls, u: Float[Tensor, "d n"]) -> "Cell":
@@ -225,10 +216,8 @@ class Mesh:
 
     cell: Cell
     shape: tuple[int, ...]
-    offsets: Integer[Tensor, " corners"]
-    """From the first voxel of a cell to each of its corners."""
-    is_cell: Bool[Tensor, " n"]
-    """Whether a cell begins at a voxel: not at the far border."""
+    offsets: Integer[Tensor, " corners"]  # from the first voxel of a cell to each of its corners
+    is_cell: Bool[Tensor, " n"]  # whether a cell begins at a voxel: not at the far border
 
     @classmethod
     def of(cls, u: Float[Tensor, "b d *s"]) -> "Mesh":

@@ -10,8 +10,7 @@ from vrnet.fields.calculus import jacobian, sample
 
 SMALLEST_STEP = 1e-3
 NEWTON_ITERATIONS = 30
-DAMPING = 1e-3
-"""Added to the diagonal of I + ∇u, which may be singular where the field folds."""
+DAMPING = 1e-3  # added to the diagonal of I + ∇u, which may be singular where the field folds
 
 
 class Inverse(NamedTuple):

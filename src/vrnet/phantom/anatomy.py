@@ -17,12 +17,9 @@ from vrnet.errors import BadInput
 from vrnet.fields.calculus import smooth
 
 BACKGROUND, RV, MYO, LV = 0, 1, 2, 3
-EDGE_MM = 1.5
-"""Over which one tissue gives way to the next."""
-TEXTURE_STEP_MM = 3.0
-"""Between the nodes of the texture."""
-TEXTURE_NODES = 40
-"""Along each axis."""
+EDGE_MM = 1.5  # over which one tissue gives way to the next
+TEXTURE_STEP_MM = 3.0  # between the nodes of the texture
+TEXTURE_NODES = 40  # along each axis
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ INNER_SHARE = 0.88
 and its derivative there is that of the wall."""
 EDGE_RAD = 0.15
 """How softly an infarct ends around the ventricle: from a tenth to nine tenths it takes 4.4 times as much."""
-EDGE_MM = 2.0
-"""How softly it ends along the ventricle."""
+EDGE_MM = 2.0  # how softly it ends along the ventricle
 Range = tuple[float, float]
 
 
@@ -115,8 +114,7 @@ def anterior_insertion(heart: Heart) -> float:
 
 # What stands between tissue and image: the coil, a blur, noise.
 
-BLUR_VOXELS = 0.45
-"""Standard deviation of the blur."""
+BLUR_VOXELS = 0.45  # standard deviation of the blur
 
 
 @dataclass(frozen=True)
@@ -198,8 +196,7 @@ def voxel_positions(shape: tuple[int, ...], spacing: tuple[float, ...], level: f
 # Strains are in percent, lengths in mm, areas in mm², volumes in ml.
 
 CONTOUR_POINTS = 720
-STEP_MM = 1e-3
-"""Of the central differences of φ, in double precision: exact to eight digits."""
+STEP_MM = 1e-3  # of the central differences of φ, in double precision: exact to eight digits
 
 
 @dataclass(frozen=True)
@@ -291,8 +288,7 @@ def share_inside(distance: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
     return (0.5 - distance / torch.linalg.vector_norm(slope, dim=0).clamp(min=1e-6)).clamp(0, 1)
 
 
-ANTERIOR_SEGMENTS = (1, 2, 7, 8, 13, 14)
-"""What the left anterior descending artery supplies."""
+ANTERIOR_SEGMENTS = (1, 2, 7, 8, 13, 14)  # what the left anterior descending artery supplies
 
 
 @dataclass(frozen=True)

@@ -156,8 +156,7 @@ def solve(f: Callable[[Tensor], Tensor], y: Tensor) -> Tensor:
 # c(t) = S(t/T_s) − (1 − a) S((t − T_s)/T_E) − a S((t − T + T_A)/T_A): systole, early filling and, after a rest
 # (diastasis), the atrial kick. S is the step 6x⁵ − 15x⁴ + 10x³ from 0 to 1, T the length of the cycle.
 
-HEART_RATES = (40.0, 160.0)
-"""The slowest and the fastest, in beats per minute."""
+HEART_RATES = (40.0, 160.0)  # the slowest and the fastest, in beats per minute
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Integer
 from numpy import ndarray
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.devices import CPU, few_threads, side_by_side, threads_for
@@ -31,8 +30,6 @@ from vrnet.registration.images import choose_slice_axis, mirror_field
 from vrnet.variational.cascade import Initializer
 from vrnet.variational.solver import Solver
 from vrnet.vocabulary import Slices
-
-Array = NDArray[Any]
 
 # Two chains of registrations round a cycle I_0, I_1, …, I_n = I_0, one forwards and one backwards, and their blend.
 #
@@ -57,8 +54,7 @@ Array = NDArray[Any]
 SMOOTHING_MM = (6.0, 1.5)
 """Standard deviations of the Gaussians by which a start and what is found from it are smoothed: about the thickness of
 the wall of a ventricle, and a voxel, since two motions that are composed are rougher than either."""
-SOLVER_SMOOTHING_MM = (2.0, 1.0)
-"""Likewise for a solver, whose result hardly depends on its start."""
+SOLVER_SMOOTHING_MM = (2.0, 1.0)  # likewise for a solver, whose result hardly depends on its start
 KEPT_OF_START = 0.8
 """The part of a start that is kept, by methods other than solvers. On phantoms whose every frame was seen, chains close
 within 0.1 mm; with all of it 0.4 mm off, and with 0.6 points at end-systole are half as far again from the truth."""
@@ -71,8 +67,7 @@ class Smoothing(NamedTuple):
 
     start: tuple[float, ...]
     result: tuple[float, ...]
-    kept: float = 1.0
-    """The part of a start that is kept."""
+    kept: float = 1.0  # the part of a start that is kept
 
     @classmethod
     def on(cls, spacing: tuple[float, ...], is_solver: bool) -> "Smoothing":
@@ -85,10 +80,8 @@ class Smoothing(NamedTuple):
 class Cycle(NamedTuple):
     """What two chains found."""
 
-    fields: Float[Tensor, "t b d *s"]
-    """The blend, of every frame; the reference's is zero."""
-    closing: Float[Tensor, "2 b d *s"]
-    """What each found for the reference itself, once round the cycle: zero if no chain drifted."""
+    fields: Float[Tensor, "t b d *s"]  # the blend, of every frame; the reference's is zero
+    closing: Float[Tensor, "2 b d *s"]  # what each found for the reference itself, once round the cycle
 
 
 def go_round(
@@ -161,8 +154,7 @@ def without_divergence(u: Float[Tensor, "b d *s"], spacing: tuple[float, ...]) -
     return scale(kept, tuple(1 / h for h in spacing))
 
 
-ANEW = preset("Gaussian", "LNCC")
-"""What finds a frame whose start is worse than none."""
+ANEW = preset("Gaussian", "LNCC")  # what finds a frame whose start is worse than none
 REFINEMENT = replace(ANEW, lam=1.0, levels=1, warps=5, finest_warps=0, momentum=0.0)
 """What refines the fields of a network, which adds a little at every step of a chain: on a real cine, the inner
 outline, which had ended within the cavity, then lies on its border. With more warps it finds less motion; with a
@@ -170,8 +162,7 @@ smaller λ, noise."""
 TURNING = preset("TV", "L1")
 """What finds how slices turn, of which the chain of a network keeps too little. What it finds of a contraction is too
 little on real cines, and is not taken."""
-FRAMES_OF_NETWORK = 20
-"""How many frames of a cine a network sees at most: between them motion is little."""
+FRAMES_OF_NETWORK = 20  # how many frames of a cine a network sees at most: between them motion is little
 PART_OF_NETWORK, PART_OF_TURNING = 0.7, 0.2
 """Of the time that it takes to track a cine; the rest is that of the refinement. Volumes, which no solver turns, leave
 their part to the network."""
@@ -180,20 +171,16 @@ their part to the network."""
 class Motion(NamedTuple):
     """The motion of every frame on the grid of the cine, in voxels."""
 
-    fields: Float[ndarray, "t d *s"]
-    """The point at x in the reference is at x + fields[t](x) in frame t."""
-    closing: Float[ndarray, "2 d *s"]
-    """What the forward and the backward chain find for the reference itself, once round the cycle."""
-    repairs: tuple[Repair | None, ...]
-    """What was changed in each frame's field to free it of folds: None where nothing was."""
+    fields: Float[ndarray, "t d *s"]  # the point at x in the reference is at x + fields[t](x) in frame t
+    closing: Float[ndarray, "2 d *s"]  # what the forward and the backward chain find for the reference itself
+    repairs: tuple[Repair | None, ...]  # of each frame's folds; None where there were none
 
 
 @dataclass(frozen=True)
 class TrackingPlan(Plan):
     """By what a cine is tracked, where, and how its arrays are turned for it."""
 
-    grid: Grid
-    """That of the frames with their axes in the world's order."""
+    grid: Grid  # that of the frames with their axes in the world's order
     order: tuple[int, ...]
 
     @property
@@ -231,10 +218,15 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
 def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> Motion:
     """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`.
 
-    All frames have one scaling of intensities. Slices of a stack move each within itself. No field folds by the strict
-    count."""
+    All frames have one scaling of intensities, and axes run as the world's while they are registered. Slices of a stack
+    are a batch, and move each within itself. No field folds by the strict count."""
+    whole = np.roll(cine.frames, -frame, axis=0).transpose(0, *(1 + axis for axis in plan.order))
+    turned = np.flip(whole, [1 + axis for axis in plan.grid.backward]).astype(np.float32)
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
-        cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
+        (scaled,) = rescale_jointly(torch.from_numpy(turned))
+        slices = scaled[:, None] if plan.slice_axis is None else scaled.movedim(1 + plan.slice_axis, 1)
+        frames = slices[:, :, None].contiguous().to(plan.device)
+        cycle = track_cycle(plan, frames, progress or (lambda part: None))
         with few_threads(cycle.fields[0, 0, 0].numel()):  # a blend of two fields may fold
             mended = [
                 repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields
@@ -242,19 +234,13 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
         fields = torch.stack([field for field, _ in mended])
         closing = torch.stack([unbatch(u, plan.slice_axis) for u in cycle.closing])
     check_finite(fields, str(plan.method))
-    turned, closed = (np.stack([turn_back(u, plan) for u in part.cpu().numpy()]) for part in (fields, closing))
+    back = np.argsort(plan.order)
+    found, closed = (
+        np.stack([mirror_field(u, plan.grid.backward)[back].transpose(0, *(1 + back)) for u in part.cpu().numpy()])
+        for part in (fields, closing)
+    )
     repairs = tuple(mended[(k - frame) % len(cine)][1] for k in range(len(cine)))
-    return Motion(np.roll(turned, frame, axis=0), closed, repairs)
-
-
-def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 *s"]:
-    """The frames from the reference on, in [0, 1] by one scaling, axes as the world's run; slices are batches."""
-    whole = np.roll(cine.frames, -frame, axis=0).transpose(0, *(1 + axis for axis in plan.order))
-    turned = np.flip(whole, [1 + axis for axis in plan.grid.backward]).astype(np.float32)
-    (scaled,) = rescale_jointly(torch.from_numpy(turned))
-    if plan.slice_axis is None:
-        return scaled[:, None, None].to(plan.device)
-    return scaled.movedim(1 + plan.slice_axis, 1)[:, :, None].contiguous().to(plan.device)
+    return Motion(np.roll(found, frame, axis=0), closed, repairs)
 
 
 def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Progress) -> Cycle:
@@ -338,7 +324,6 @@ def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
 
     The first frame of a chain has no neighbour, and may be far from the reference: it is found coarse to fine. Slices
     are quicker all at once; of volumes, one at a time is held in memory."""
-
     size = len if plan.slice_axis is not None else lambda batch: 1
 
     def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
@@ -348,18 +333,10 @@ def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
     return find
 
 
-def turn_back(u: Array, plan: TrackingPlan) -> Array:
-    """A field on the grid of the cine, given that on the plan's, its axes turned as the world's run."""
-    back = np.argsort(plan.order)
-    return mirror_field(u, plan.grid.backward)[back].transpose(0, *(1 + axis for axis in back))
-
-
 # Labels of the reference brought to every frame: L_t(y) = L(φ_t⁻¹(y)), φ_t = id + u_t.
 
-TOLERANCE_VOXELS, MAX_ITERATIONS = 0.05, 30
-"""Of the inverse: labels need no better, and are brought to many frames."""
-MARGIN_VOXELS = 2
-"""Beyond where labels are moved to: their inverse is sought between voxels."""
+TOLERANCE_VOXELS, MAX_ITERATIONS = 0.05, 30  # of the inverse: labels need no better, and are brought to many frames
+MARGIN_VOXELS = 2  # beyond where labels are moved to: their inverse is sought between voxels
 
 
 def propagate_labels(

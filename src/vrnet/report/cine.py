@@ -41,10 +41,8 @@ from vrnet.vocabulary import LEVELS, SEGMENTS
 # What is shown of a tracked cine, oriented as radiologists view it and cut to the part around the heart.
 
 MAX_SLICES = 24
-MAX_PIXELS = 12e6
-"""Of all frames and slices together: a page of them stays below 15 MB."""
-BOX_MARGIN = 0.4
-"""Around the labels, as a part of their size: what else moves near the heart is seen too."""
+MAX_PIXELS = 12e6  # of all frames and slices together: a page of them stays below 15 MB
+BOX_MARGIN = 0.4  # around the labels, as a part of their size: what else moves near the heart is seen too
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +235,7 @@ class LookAt(NamedTuple):
     before: str
     text: str
     frame: int
-    place: int | None = None
-    """Of the slice among those that are shown; None where it is no slice of its own."""
+    place: int | None = None  # of the slice among those that are shown; None where it is no slice of its own
 
 
 def look_at(film: Film) -> LookAt | None:
@@ -318,10 +315,8 @@ def frame_text(k: int, frames: int | None = None) -> str:
 # They make the lines of a grid, the outlines of labels, and the corners of the voxels of the wall: all that a film
 # draws. Coordinates are in pixels, pixel i from i to i + 1.
 
-GRID_LINES = 28
-"""Along the longer side of a picture."""
-OUTLINE_SMOOTHING = 0.8
-"""In pixels, of the Gaussian that takes the steps of voxels from an outline."""
+GRID_LINES = 28  # along the longer side of a picture
+OUTLINE_SMOOTHING = 0.8  # in pixels, of the Gaussian that takes the steps of voxels from an outline
 
 
 class Outline(NamedTuple):
@@ -340,8 +335,7 @@ class MaterialPoints:
     grid: tuple[int, int]
     """Lines across and down; their crossings are the first points, those of one line down after the other."""
     outlines: list[Outline]
-    corners: Integer[ndarray, "n 4"]
-    """Of the voxels of the wall, in the order of the strain map."""
+    corners: Integer[ndarray, "n 4"]  # of the voxels of the wall, in the order of the strain map
 
 
 def material_points(film: Film, k: int) -> MaterialPoints:
@@ -382,14 +376,10 @@ def trace_outlines(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
 
 # What the scripts of a cine's page read: slices in 8-bit sheets of frames, points of tissue, strain, and curves.
 
-WINDOW_PERCENTILES = (0.5, 99.5)
-"""The percentiles of the intensities of all frames that are black and white."""
-STRAIN_RANGE = (-100.0, 155.0)
-"""Of the strain at voxels, in percent, in steps of one percent."""
-COLOUR_LIMITS = {"circumferential": 30.0, "radial": 120.0}
-"""The strain, in percent, that has full colour, either way."""
-ASSUMED_CYCLE_MS = 1000.0
-"""How long a cycle takes to be played whose times are not known."""
+WINDOW_PERCENTILES = (0.5, 99.5)  # the percentiles of the intensities of all frames that are black and white
+STRAIN_RANGE = (-100.0, 155.0)  # of the strain at voxels, in percent, in steps of one percent
+COLOUR_LIMITS = {"circumferential": 30.0, "radial": 120.0}  # the strain, in percent, that has full colour, either way
+ASSUMED_CYCLE_MS = 1000.0  # how long a cycle takes to be played whose times are not known
 
 
 def cine_data(film: Film) -> dict[str, Any]:

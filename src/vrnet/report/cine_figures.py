@@ -43,18 +43,14 @@ CURVE_COLOURS = {GLOBAL: "#1f5fd0", "basal": "#b4560f", "mid": "#187a49", "apica
 LEVEL_LINES = dict(zip(LEVELS, ("-", "--", ":"), strict=True))
 VOLUME_COLOURS = {"LV": "#d3222b", "RV": "#0f7ea3", "wall": "#9a6b00"}
 PLOTTED = {"green_circumferential": "circumferential strain (Green), %", "green_radial": "radial strain (Green), %"}
-FILM_SIDE_PIXELS = 440
-"""The longer side of each of the two pictures of a film."""
-OVERSAMPLING = 2
-"""How many times larger pictures are drawn, so that lines are smooth once they are reduced."""
-WALL_OPACITY = 0.6
-"""More than on the page: the picture beside it shows the wall without colour."""
+FILM_SIDE_PIXELS = 440  # the longer side of each of the two pictures of a film
+OVERSAMPLING = 2  # how many times larger pictures are drawn, so that lines are smooth once they are reduced
+WALL_OPACITY = 0.6  # more than on the page: the picture beside it shows the wall without colour
 STRIP_PIXELS, FONT_PIXELS, LEAST_EMS = 30, 15, 46
 """Of the strip below the pictures: its height, the size of its letters, and how many such sizes its words need."""
 COLOURS, GREYS = 256, 96
 """Of each frame of a film: as many as GIF has. So many are greys that even tissue has neither blotches nor tints."""
-TINT = 12
-"""How far apart red, green and blue are in a colour; what is below is a grey."""
+TINT = 12  # how far apart red, green and blue are in a colour; what is below is a grey
 DEFAULT_FRAME_MS = 40
 
 

@@ -17,10 +17,8 @@ from vrnet.fields.calculus import RelativeSpacing, gradient
 from vrnet.variational.linearize import Weight
 
 Image = Float[Tensor, "b 1 *s"]
-BothContrasts = Float[Tensor, "b 2 *s"]
-"""An image in the contrast of I1, and in that of I0."""
-PerImage = Float[Tensor, "b 1 *ones"]
-"""A number per image, beside its voxels."""
+BothContrasts = Float[Tensor, "b 2 *s"]  # an image in the contrast of I1, and in that of I0
+PerImage = Float[Tensor, "b 1 *ones"]  # a number per image, beside its voxels
 
 
 def beside_voxels(value: Float[Tensor, " b"], I: Image) -> PerImage:
@@ -41,8 +39,7 @@ def mean(y: Image, weight: Weight = None) -> PerImage:
 # H is the entropy in nats; the normalised mutual information (H(a) + H(b)) / H(a, b) is 2 if one image determines the
 # other, and 1 if it says nothing of it.
 
-SMALLEST_ENTROPY = 1e-6
-"""In nats: images of less are constant."""
+SMALLEST_ENTROPY = 1e-6  # in nats: images of less are constant
 
 
 def shares(I: Image, bins: int) -> list[tuple[Integer[Tensor, "b n"], Float[Tensor, "b n"]]]:
@@ -110,12 +107,9 @@ def conditional_mean(y: Image, x: Image, bins: int, weight: Weight = None) -> Im
 # The curves of two images, from each to the other.
 
 BINS = 32
-FLAT_SLOPE = 0.05
-"""The squared slope of what is as good as flat, as a part of the mean over the image."""
-LEAST_PART = 0.01
-"""Of the variance: neither what a prediction explains nor what it leaves is taken for less."""
-LEAST_FLATNESS = 1e-12
-"""Of a mean: it is more than half of one over the number of voxels, unless nothing counts."""
+FLAT_SLOPE = 0.05  # the squared slope of what is as good as flat, as a part of the mean over the image
+LEAST_PART = 0.01  # of the variance: neither what a prediction explains nor what it leaves is taken for less
+LEAST_FLATNESS = 1e-12  # of a mean: it is more than half of one over the number of voxels, unless nothing counts
 
 
 @dataclass(frozen=True)

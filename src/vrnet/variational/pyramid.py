@@ -7,8 +7,7 @@ from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.contrast import learn_curves
 from vrnet.variational.linearize import Field, Images, Masks, weight_at
 
-SMALLEST_AXIS = 16
-"""Voxels that an axis keeps at least."""
+SMALLEST_AXIS = 16  # voxels that an axis keeps at least
 MAX_ASPECT = 1.501
 """An axis is halved if its edge is at most so many times the shortest: a little more than 1.5, which spacings rounded
 in a header may or may not reach."""

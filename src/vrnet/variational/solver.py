@@ -21,8 +21,7 @@ from vrnet.variational.linearize import Density, Field, Images, Masks, Weight, w
 from vrnet.variational.pyramid import SMALLEST_AXIS, RelearnContrast, coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 
-PATIENCE = 3
-"""Linearisations over which the energy must have changed."""
+PATIENCE = 3  # linearisations over which the energy must have changed
 
 
 @dataclass(frozen=True)

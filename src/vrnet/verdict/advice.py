@@ -18,25 +18,16 @@ TRACKERS = "Gaussian-LNCC", "TV-L1"
 class Run:
     """How a registration was run, as far as that is known."""
 
-    method: str = ""
-    """Its name, with every changed parameter; empty if nobody knows."""
-    dimension: int = 3
-    """That of what was registered: 2 for slices, each by itself."""
-    is_stack: bool = False
-    """Whether several slices were registered, each by itself."""
-    affine: str = "none"
-    """Which start there was, as the option of this name has it."""
-    is_matched: bool = False
-    """Whether moving was given the histogram of fixed."""
-    is_brightness_kept: bool = False
-    """Whether images that are not equally bright were to be compared as they are."""
+    method: str = ""  # its name, with every changed parameter; empty if nobody knows
+    dimension: int = 3  # that of what was registered: 2 for slices, each by itself
+    is_stack: bool = False  # whether several slices were registered, each by itself
+    affine: str = "none"  # which start there was, as the option of this name has it
+    is_matched: bool = False  # whether moving was given the histogram of fixed
+    is_brightness_kept: bool = False  # whether images that are not equally bright were to be compared as they are
     has_masks: bool = False
-    is_repaired: bool = False
-    """Whether folds were repaired."""
-    label_maps: tuple[str, ...] = ()
-    """Which of the images, fixed and moving, are evidently label maps."""
-    is_affine: bool = False
-    """Whether the field, beyond an affine start, is that of an affine map."""
+    is_repaired: bool = False  # whether folds were repaired
+    label_maps: tuple[str, ...] = ()  # which of the images, fixed and moving, are evidently label maps
+    is_affine: bool = False  # whether the field, beyond an affine start, is that of an affine map
 
 
 Advice = str | Callable[[Run], str | None]

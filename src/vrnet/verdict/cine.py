@@ -28,8 +28,7 @@ from vrnet.verdict.placement import MATCHED, NOISE, RADIUS, Windows, intensity_r
 from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence
 from vrnet.vocabulary import LEVELS
 
-LEAST_FRAMES = 15
-"""Of fewer frames, hearts move unevenly from one to the next."""
+LEAST_FRAMES = 15  # of fewer frames, hearts move unevenly from one to the next
 MOVING_PART = 0.05
 """Slices that move less than this part of what the most mobile one does count as still: one that shows something else
 for a while may seem to move ten times as far as the others."""
@@ -70,14 +69,10 @@ class HeartExtremes:
 class CineEvidence:
     """Measures of a tracked cine."""
 
-    frames: tuple[tuple[int, Evidence], ...]
-    """(number, evidence as of a pair: the reference, and this frame) of every frame but the reference."""
-    closure_mm: float
-    """The larger of both chains': see `vrnet.cardiac.cine.CLOSURE`."""
-    whole: HeartExtremes = HeartExtremes()
-    """Of all slices together."""
-    slices: tuple[HeartExtremes, ...] = ()
-    """Of each slice; none of a cine of one slice, nor of volumes, which move through theirs."""
+    frames: tuple[tuple[int, Evidence], ...]  # (number, evidence as of a pair) of every frame but the reference
+    closure_mm: float  # the larger of both chains': see `vrnet.cardiac.cine.CLOSURE`
+    whole: HeartExtremes = HeartExtremes()  # of all slices together
+    slices: tuple[HeartExtremes, ...] = ()  # of each slice of a stack; none of one slice, nor of volumes
 
 
 def cine_evidence(result: CineResult) -> CineEvidence:
@@ -139,13 +134,13 @@ def extremes_of_slices(
     found = {k: HeartExtremes(unmatched=largest(unmatched[k], k)) for k in range(len(weights)) if weights[k].any()}
     if curves is None:
         return tuple(found.values())
-    rows = {k: row for row, k in enumerate(curves.slices) if not np.isnan(curves.radial_percent[row, reference])}
+    rows = {k: row for row, k in enumerate(curves.slices) if not np.isnan(curves.green_radial_percent[row, reference])}
     whole, still = mean_lengths(fields, weight).max(), slice_stillness(fields, weight, axis, [*rows])
     parts = {
         "wall_change": change(curves.wall_mm2, reference),
-        "muscle_in_cavity": curves.muscle_percent / 100,
-        "shortening": -curves.circumferential_percent / 100,
-        "thickening": curves.radial_percent / 100,
+        "muscle_in_cavity": curves.muscle_in_cavity_percent / 100,
+        "shortening": -curves.green_circumferential_percent / 100,
+        "thickening": curves.green_radial_percent / 100,
     }
     for k, row in rows.items():
         measured = {name: largest(part[row], k) for name, part in parts.items()}
@@ -233,8 +228,7 @@ def unmatched_by_slice(
 
 
 MAX_REASONS, MAX_ADVICE = 5, 3
-Limits = tuple[float, float]
-"""Beyond which a measure is worth a look, and failed."""
+Limits = tuple[float, float]  # beyond which a measure is worth a look, and failed
 OF_WHOLE = {"size": "volume", "motion": "all that it moves"}
 OF_SLICE = {"size": "area", "motion": "the largest motion there, or of the whole heart's where that is larger"}
 """What muscle keeps, and what a jump is a part of."""
@@ -245,8 +239,7 @@ class CineRule:
     """A measure, of which more is worse, with its limits and what to say beyond them."""
 
     name: str
-    measured: Callable[[CineEvidence], list[Extreme]]
-    """Of a rule about slices, in every slice in which it is measured."""
+    measured: Callable[[CineEvidence], list[Extreme]]  # of a rule about slices, in every slice in which it is measured
     limits: Limits
     words: str
     """In which {value} and {mm} stand for the largest value, {up_to} says that others are smaller, {frames} are those

@@ -37,64 +37,40 @@ from vrnet.verdict.placement import (
     window_radius,
 )
 
-MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
-"""Ranges of intensities beyond these limits are far apart."""
-LEAST_BEND = 1e-3
-"""The stretch, and the motion beyond the nearest affine map, below which a field counts as affine."""
+MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5  # ranges of intensities beyond these limits are far apart
+LEAST_BEND = 1e-3  # the stretch, and the motion beyond the nearest affine map, below which a field counts as affine
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Measures of a registered pair on the grid of fixed. Parts are from 0 to 1; of structures, NaN without labels."""
 
-    local_before: float
-    """Mean squared local correlation, weighted by the structure in fixed: contrast does not matter."""
+    local_before: float  # mean squared local correlation, weighted by the structure in fixed: contrast does not matter
     local_after: float
-    information_before: float
-    """Normalised mutual information."""
+    information_before: float  # normalised mutual information
     information_after: float
-    correlation_before: float
-    """Correlation over the whole image: negative where the contrast is opposite."""
-    unmatched: float
-    """Part of the structure in fixed whose local correlation with warped is below one half."""
-    blank: float
-    """Part of the structure in fixed where warped shows none at all."""
-    shift_gain: float
-    """How much the local correlation would grow if every place were moved by up to three voxels."""
-    range_ratio: float
-    """The range of intensities (1st to 99th percentile) of the image with the wider one, over that of the other."""
-    glare: float
-    """How many times as far above the rest as in the other image the brightest tenth reaches: an artefact, if many."""
-    offset: float
-    """How far the middles of both ranges are apart, in units of the wider range."""
-    stretch: float
-    """Standard deviation of log det(I + ∇u): at 0.7, a typical place doubles or halves."""
-    motion: float
-    """The 99th percentile of |u|, less the affine map nearest to u, as a part of the longest side of the image."""
-    coverage: float
-    """Part of fixed whose partner lies within moving."""
-    outside: float
-    """Part of fixed that the motion carries out of moving."""
-    folds_percent: float
-    """Voxels with a fold, strictly."""
-    coarse_found: float
-    """Correlation of the coarse images, without its sign, through the affine map nearest to the field."""
-    coarse_turned: float
-    """The same if the whole of moving were turned and moved in the best way that was tried."""
-    coarse_mirrored: float
-    """The same if it were mirrored, too."""
-    dice_before: float = nan
-    """Mean over the structures."""
+    correlation_before: float  # correlation over the whole image: negative where the contrast is opposite
+    unmatched: float  # part of the structure in fixed whose local correlation with warped is below one half
+    blank: float  # part of the structure in fixed where warped shows none at all
+    shift_gain: float  # how much the local correlation would grow if every place were moved by up to three voxels
+    range_ratio: float  # the wider range of intensities (1st to 99th percentile) over the other
+    glare: float  # how many times as far above the rest as in the other image the brightest tenth reaches
+    offset: float  # how far the middles of both ranges are apart, in units of the wider range
+    stretch: float  # standard deviation of log det(I + ∇u): at 0.7, a typical place doubles or halves
+    motion: float  # 99th percentile of |u|, less the affine map nearest to u, as a part of the longest side
+    coverage: float  # part of fixed whose partner lies within moving
+    outside: float  # part of fixed that the motion carries out of moving
+    folds_percent: float  # voxels with a fold, strictly
+    coarse_found: float  # |correlation| of the coarse images, through the affine map nearest to the field
+    coarse_turned: float  # the same if the whole of moving were turned and moved in the best way that was tried
+    coarse_mirrored: float  # the same if it were mirrored, too
+    dice_before: float = nan  # mean over the structures
     dice_after: float = nan
-    distance_before: float = nan
-    """Between the surfaces of the structures, in mm: mean over them."""
+    distance_before: float = nan  # between the surfaces of the structures, in mm: mean over them
     distance_after: float = nan
-    fall: WorstStructure | None = None
-    """The structure whose Dice fell most, or rose least, where labels are given."""
-    voxels: float = inf
-    """Those of fixed inside the masks, or all of them; of large images, blocks of voxels."""
-    block_voxels: int = 1
-    """How many voxels such a block has."""
+    fall: WorstStructure | None = None  # the structure whose Dice fell most, or rose least, where labels are given
+    voxels: float = inf  # those of fixed inside the masks, or all of them; of large images, blocks of voxels
+    block_voxels: int = 1  # how many voxels such a block has
 
     @property
     def gain(self) -> float:
@@ -166,17 +142,12 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
 
 # A pair by means over blocks of voxels.
 
-MAX_VOXELS = 150_000
-"""Larger images are averaged over blocks first."""
+MAX_VOXELS = 150_000  # larger images are averaged over blocks first
 POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
-CONTEXT = 8
-"""Shortest edges of a voxel that are kept about what is compared: windows and shifts reach no farther."""
-REACH = 3
-"""Voxels by which parts of the result are moved, to see whether they would fit better there."""
-REST = 0.9
-"""The part of an image that is not its brightest."""
-LEAST_DETERMINANT = 0.05
-"""What a fold counts as, in the mean of log det."""
+CONTEXT = 8  # shortest edges of a voxel that are kept about what is compared: windows and shifts reach no farther
+REACH = 3  # voxels by which parts of the result are moved, to see whether they would fit better there
+REST = 0.9  # the part of an image that is not its brightest
+LEAST_DETERMINANT = 0.05  # what a fold counts as, in the mean of log det
 Box = tuple[slice, ...]
 Image = Float[Tensor, "1 1 *t"]
 Where = Bool[Tensor, "1 1 *t"]
@@ -212,25 +183,17 @@ def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[T
 class Blocks:
     """A registered pair, or a box of it, by the means over blocks of voxels."""
 
-    fixed: Image
-    """From 0 to 1 over its range, as the others, which have one range together."""
+    fixed: Image  # from 0 to 1 over its range, as the others, which have one range together
     moving: Image
     warped: Image
-    started: Image
-    """Moving as the affine start places it."""
-    ranges: tuple[Range, Range]
-    """Of fixed and of moving."""
-    u: Float[Tensor, "1 d *t"]
-    """In blocks."""
-    before: Where
-    """Where moving has the blocks of fixed, as it lay, and through the field."""
+    started: Image  # moving as the affine start places it
+    ranges: tuple[Range, Range]  # of fixed and of moving
+    u: Float[Tensor, "1 d *t"]  # in blocks
+    before: Where  # where moving has the blocks of fixed, as it lay, and through the field
     after: Where
-    chosen: Where
-    """Where images are to be compared."""
-    sides: tuple[int, ...]
-    """Of a block, in voxels."""
-    spacing: tuple[float, ...]
-    """Of the blocks."""
+    chosen: Where  # where images are to be compared
+    sides: tuple[int, ...]  # of a block, in voxels
+    spacing: tuple[float, ...]  # of the blocks
 
     @classmethod
     def of(cls, result: PairResult, box: Box = ()) -> "Blocks":

@@ -29,15 +29,11 @@ from vrnet.variational.contrast import entropy
 # Images are tensors (1, 1, *s), scaled to [0, 1].
 
 Image = Float[Tensor, "1 1 *s"]
-RADIUS = {1: 4, 2: 4, 3: 2}
-"""Of the windows that are compared, in voxels, by the number of axes that they have."""
+RADIUS = {1: 4, 2: 4, 3: 2}  # of the windows that are compared, in voxels, by the number of axes that they have
 BINS = 32
-NOISE = 1e-3
-"""Variance, of intensities in [0, 1], below which a window shows noise rather than structure."""
-MIN_RANGE_WIDTH = float(np.finfo(np.float32).tiny)
-"""Nothing is divided by zero."""
-MATCHED = 0.25
-"""Squared local correlation from which a place of fixed counts as found: a correlation of one half."""
+NOISE = 1e-3  # variance, of intensities in [0, 1], below which a window shows noise rather than structure
+MIN_RANGE_WIDTH = float(np.finfo(np.float32).tiny)  # nothing is divided by zero
+MATCHED = 0.25  # squared local correlation from which a place of fixed counts as found: a correlation of one half
 
 
 class Range(NamedTuple):
@@ -85,8 +81,7 @@ class Windows(NamedTuple):
     image: Image
     mean: Image
     variance: Image
-    radius: tuple[int, ...]
-    """Of the window, in voxels along each axis."""
+    radius: tuple[int, ...]  # of the window, in voxels along each axis
 
     @classmethod
     def of(cls, image: Image, radius: tuple[int, ...]) -> "Windows":
@@ -144,30 +139,25 @@ def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(0 if far else RADIUS[across.count(False)] for far in across)
 
 
-MAX_COARSE_VOXELS = 4_000
-"""Of the coarse images: 16 voxels along the side of a cube."""
-TILT_DEGREES = 30.0
-"""Angle of the rotations that are tried beside those by right angles."""
+MAX_COARSE_VOXELS = 4_000  # of the coarse images: 16 voxels along the side of a cube
+TILT_DEGREES = 30.0  # angle of the rotations that are tried beside those by right angles
 FINER_DEGREES = 12.0, 6.0
 """Turns about each axis by which the best rotation is made better: two people rarely lie alike to ten degrees."""
 MIN_PART_SEEN, MIN_VARIANCE_SEEN = 0.5, 0.4
 """Parts of fixed, and of its variance, that moving has to cover wherever it is tried."""
 MIN_COARSE_VOXELS = 500
 """Of the coarse image of fixed that are compared: fewer, as inside a small mask, fit well somewhere by chance."""
-MAX_CORRELATION = 0.99
-"""Of coarse images: beyond it nothing is told apart."""
+MAX_CORRELATION = 0.99  # of coarse images: beyond it nothing is told apart
 
 
 @dataclass(frozen=True)
 class Placement:
     """Correlations of coarse images, from 0 to 1, whatever their sign."""
 
-    found: float
-    """Of fixed with moving, through the affine map nearest to the field; as they lay, if that is more."""
+    found: float  # of fixed with moving, through the affine map nearest to the field; as they lay, if that is more
     turned: float
     """The best of moving when it is moved, or turned and moved, as a whole; 0 where too little is compared to tell."""
-    mirrored: float
-    """The best of moving when it is mirrored, turned and moved."""
+    mirrored: float  # the best of moving when it is mirrored, turned and moved
 
 
 @dataclass(frozen=True)

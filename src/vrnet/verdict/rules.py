@@ -44,17 +44,12 @@ class Rule:
 
     name: str
     measure: Callable[[Evidence], float]
-    look: float
-    """Above it, a person should look at the result."""
-    failed: float
-    """Above it, the registration failed; infinite if this alone never says so."""
-    words: str
-    """The reason, with numbers of the evidence e."""
+    look: float  # above it, a person should look at the result
+    failed: float  # above it, the registration failed; infinite if this alone never says so
+    words: str  # the reason, with numbers of the evidence e
     to_try: tuple[Advice, ...]
-    is_named_first: bool = False
-    """Whether it is named before others of its level, so that it is told however many there are."""
-    is_cause: bool = False
-    """Whether it explains others, too: what to try is then about it."""
+    is_named_first: bool = False  # whether it is named before others of its level, however many there are
+    is_cause: bool = False  # whether it explains others, too: what to try is then about it
 
     def level(self, evidence: Evidence) -> Level:
         value = self.measure(evidence)
@@ -69,10 +64,8 @@ class Rule:
 LEAST_PART, HIGH_DICE = 0.1, 0.9
 """The part of the missing Dice that a registration should find, unless the mean Dice was this high before: then there
 is little to find."""
-MAX_WORSE = 0.01
-"""By how much the mean Dice may fall."""
-MAX_APART = 0.7
-"""1 − Dice beyond which structures hardly overlap."""
+MAX_WORSE = 0.01  # by how much the mean Dice may fall
+MAX_APART = 0.7  # 1 − Dice beyond which structures hardly overlap
 LEAST_GAIN = 0.2
 """The part of the missing local correlation that a registration should find where small shifts would find some."""
 MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
@@ -81,8 +74,7 @@ voxel. One scan given twice has more, which any interpolation loses."""
 MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.15, 0.5
 """How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
 have to be then, so that it counts."""
-MANY_FOLDS_PERCENT = 15.0
-"""A field that folds at more of the voxels is a failure; tables mark it."""
+MANY_FOLDS_PERCENT = 15.0  # a field that folds at more of the voxels is a failure; tables mark it
 LEAST_VOXELS = 800.0
 """Of small masks about good registrations, those of 400 voxels give failed to some, those of 800 to none."""
 
