@@ -39,7 +39,8 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
 from vrnet.phantom.anatomy import LV, MYO
 from vrnet.phantom.cycle import PATHOLOGIES, cycle
-from vrnet.verdict.cine import FINDINGS, MAX_REASONS, found_in, judge_cine
+from vrnet.verdict.advice import MAX_REASONS
+from vrnet.verdict.cine import FINDINGS, found_in, judge_cine
 
 FRAMES, GOOD_MM, RUINED_MM, RUINED_PART = 16, 1.0, 1.5, 0.5
 METHODS = "short-axis-cine", "TV-L1"

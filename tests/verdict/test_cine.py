@@ -61,7 +61,7 @@ def test_the_exact_motion_is_good(exact):
 
 def evidence_of(found):
     """A cine of which strain alone is known."""
-    whole = extremes_of_whole(np.zeros((2, 2, 4, 4)), np.ones((4, 4)), None, found, None)
+    whole = extremes_of_whole(Extreme(0.0), None, found, None)
     return CineEvidence((), 0.0, whole)
 
 

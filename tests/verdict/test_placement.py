@@ -1,6 +1,7 @@
 """Images that lie turned, mirrored or moved are told from those that do not, whatever a field made of them locally."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,7 +53,8 @@ def whole(image):
 
 
 def placed(fixed, moving, field, spacing):
-    return compare_placements(whole(fixed), whole(moving), field, spacing)
+    found, turned, mirrored = compare_placements(whole(fixed), whole(moving), field, spacing)
+    return SimpleNamespace(found=found, turned=turned, mirrored=mirrored)
 
 
 def turned(image, degrees):
@@ -75,8 +77,8 @@ def test_a_small_part_of_an_image_does_not_tell_how_it_lies():
         counted = torch.zeros(1, 1, 40, 40)
         counted[:, :, :rows] = 1
         few = CoarseImage(fixed[None, None], counted)
-        found = compare_placements(few, whole(moving), torch.zeros(1, 2, 40, 40), (1.0, 1.0))
-        assert (found.turned > 0, found.mirrored > 0) == (rows * 40 >= MIN_COARSE_VOXELS,) * 2
+        _, *otherwise = compare_placements(few, whole(moving), torch.zeros(1, 2, 40, 40), (1.0, 1.0))
+        assert tuple(each > 0 for each in otherwise) == (rows * 40 >= MIN_COARSE_VOXELS,) * 2
 
 
 def test_a_mirrored_image_is_told_and_so_is_a_turned_one(hearts, d):

@@ -17,9 +17,9 @@ from vrnet.images.resample import place_image
 from vrnet.phantom import phantom
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
-from vrnet.verdict.advice import Run
+from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Run
 from vrnet.verdict.evidence import evidence_of
-from vrnet.verdict.rules import CAUSES, FINDINGS, LEAST_VOXELS, MAX_ADVICE, MAX_REASONS, judge_evidence
+from vrnet.verdict.rules import CAUSES, FINDINGS, LEAST_VOXELS, judge_evidence
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 GRIDS = {2: ((96, 96), 3.0), 3: ((40, 40, 26), 4.8)}

@@ -224,9 +224,9 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
     turned = np.flip(whole, [1 + axis for axis in plan.grid.backward]).astype(np.float32)
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
         (scaled,) = rescale_jointly(torch.from_numpy(turned))
-        slices = scaled[:, None] if plan.slice_axis is None else scaled.movedim(1 + plan.slice_axis, 1)
-        frames = slices[:, :, None].contiguous().to(plan.device)
-        cycle = track_cycle(plan, frames, progress or (lambda part: None))
+        axis = plan.slice_axis
+        frames = scaled[:, None, None] if axis is None else scaled.movedim(1 + axis, 1)[:, :, None].contiguous()
+        cycle = track_cycle(plan, frames.to(plan.device), progress or (lambda part: None))
         with few_threads(cycle.fields[0, 0, 0].numel()):  # a blend of two fields may fold
             mended = [
                 repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields

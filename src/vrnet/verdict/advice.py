@@ -32,12 +32,19 @@ class Run:
 
 Advice = str | Callable[[Run], str | None]
 """What to try, whatever was run, or after a certain run; None where it was done."""
+MAX_REASONS, MAX_ADVICE = 5, 3
+"""Reasons that a verdict gives, causes and the worst findings first; things to try, the likeliest to help first."""
 
 
 def advice_after(run: Run, given: Iterable[Advice]) -> tuple[str, ...]:
     """What to try after a run: each advice once, in order."""
     said = (advice if isinstance(advice, str) else advice(run) for advice in given)
     return tuple(dict.fromkeys(words for words in said if words is not None))
+
+
+def unless(is_done: Callable[[Run], bool], words: str) -> Callable[[Run], str | None]:
+    """What to try after a run that did not do it."""
+    return lambda run: None if is_done(run) else words
 
 
 # Of a pair of images.
@@ -49,6 +56,11 @@ WAY_ROUND = (
     "check in the headers, or by eye, which way round each image lies: an affine start turns, but does not mirror"
 )
 MORE_VOXELS = "a larger mask, or none; where the images themselves are so small, look at them"
+affine = unless(lambda run: run.affine == "affine", '`affine="affine"`, if one image is turned or far away')
+rigid = unless(lambda run: run.affine != "none", '`affine="rigid"`, if one image is turned or far away')
+masks = unless(lambda run: run.has_masks, "`fixed_mask` and `moving_mask`, if only a part of the images corresponds")
+artefact = unless(lambda run: run.has_masks, "`fixed_mask` or `moving_mask`, without the bright part")
+no_folds = unless(lambda run: run.is_repaired, '`folds="repair"`')
 
 
 def drawn_on(run: Run) -> str | None:
@@ -80,28 +92,8 @@ def compares_structure(method: str) -> bool:
         return False
 
 
-def affine(run: Run) -> str | None:
-    return None if run.affine == "affine" else '`affine="affine"`, if one image is turned or far away'
-
-
-def rigid(run: Run) -> str | None:
-    return None if run.affine != "none" else '`affine="rigid"`, if one image is turned or far away'
-
-
 def headers(run: Run) -> str:
     return "check where the headers put the images" + ("" if run.affine == "affine" else ', or give `affine="affine"`')
-
-
-def masks(run: Run) -> str | None:
-    return None if run.has_masks else "`fixed_mask` and `moving_mask`, if only a part of the images corresponds"
-
-
-def artefact(run: Run) -> str | None:
-    return None if run.has_masks else "`fixed_mask` or `moving_mask`, without the bright part"
-
-
-def no_folds(run: Run) -> str | None:
-    return None if run.is_repaired else '`folds="repair"`'
 
 
 def smoother(run: Run) -> str:
@@ -137,6 +129,10 @@ CHECK_FRAMES = "look at these frames, and leave out those that show something el
 WHOLE_CYCLE = "check that the cine is one whole beat, in the order of time, and that its patient lay still"
 REFERENCE_LABELS = "check that the labels belong to the reference `frame`"
 FROM_DIASTOLE = "give the labels of end-diastole, and its `frame`: strain is measured from there"
+outer_slices = unless(
+    lambda run: not run.is_stack, "leave the first and the last slices out of the labels: the heart moves through them"
+)
+"""The base and the apex move through their slices, which tracking within them takes for deformation."""
 WITHOUT_SLICE = "look at that slice; if its outlines are off, leave it out of the labels, and so of volumes and strain"
 
 
@@ -148,12 +144,6 @@ def other_tracker(run: Run) -> str | None:
         return None if without_average(run.method) == SHORT_AXIS_CINE else model
     tried = next((k for k, name in enumerate(TRACKERS) if run.method.startswith(name)), -1)
     return ", or ".join(f'`method="{name}"`' for name in TRACKERS[tried + 1 :]) or None
-
-
-def outer_slices(run: Run) -> str | None:
-    """The base and the apex move through their slices, which tracking within them takes for deformation."""
-    words = "leave the first and the last slices out of the labels: the heart moves through them"
-    return words if run.is_stack else None
 
 
 def stiffer(run: Run) -> str | None:

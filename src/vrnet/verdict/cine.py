@@ -22,7 +22,7 @@ from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes
 from vrnet.errors import as_options, numbered, percent
 from vrnet.registration.pair import PairResult
 from vrnet.verdict import advice
-from vrnet.verdict.advice import Advice, Run, advice_after
+from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Advice, Run, advice_after
 from vrnet.verdict.evidence import Evidence, as_blocks, block_sides, evidence_of, range_of_moving
 from vrnet.verdict.placement import MATCHED, NOISE, RADIUS, Windows, intensity_range, squared_correlation
 from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence
@@ -91,20 +91,16 @@ def cine_evidence(result: CineResult) -> CineEvidence:
     return CineEvidence(
         tuple(frames),
         max(result.closure_mm.values()),
-        extremes_of_whole(*motion, result.volumes, result.strain, result.muscle_in_cavity),
+        extremes_of_whole(unevenness(*motion), result.volumes, result.strain, result.muscle_in_cavity),
         () if axis is None else extremes_of_slices(*motion, axis, result.by_slice, result.frame, unmatched),
     )
 
 
 def extremes_of_whole(
-    fields: Float[ndarray, "t d *s"],
-    weight: Float[ndarray, "*s"],
-    volumes: Volumes | None,
-    strain: Strain | None,
-    muscle: CavityMuscle | None,
+    uneven: Extreme, volumes: Volumes | None, strain: Strain | None, muscle: CavityMuscle | None
 ) -> HeartExtremes:
-    """Those of all slices together, of a motion under a weight and what was measured."""
-    found = {"unevenness": unevenness(fields, weight)}
+    """Those of all slices together, by the unevenness of their motion and what was measured."""
+    found = {"unevenness": uneven}
     if volumes is not None:
         found["wall_change"] = largest(change(volumes.wall_ml, volumes.reference))
     if muscle is not None:
@@ -114,9 +110,10 @@ def extremes_of_whole(
         found |= {
             "shortening": largest(-strain.curve("green_circumferential") / 100),
             "thickening": largest(strain.curve("green_radial") / 100),
-            "lengthening": largest_of_levels(middle),
-            "area_change": largest_of_levels(np.abs(area)),
         }
+        for name, sixths in (("lengthening", middle), ("area_change", np.abs(area))):
+            level, sixth, frame = map(int, np.unravel_index(int(np.nanargmax(sixths)), sixths.shape))
+            found[name] = Extreme(float(sixths[level, sixth, frame]), frame, wall_level=LEVELS[level])
     return HeartExtremes(**found)
 
 
@@ -162,12 +159,6 @@ def largest(curve: Float[ndarray, " t"], of_slice: int | None = None) -> Extreme
         return NOTHING
     t = int(np.nanargmax(curve))
     return Extreme(float(curve[t]), t, of_slice)
-
-
-def largest_of_levels(values: Float[ndarray, "level p t"]) -> Extreme:
-    """The largest value, and its level; NaN is a level that no slice shows."""
-    level, sixth, frame = map(int, np.unravel_index(int(np.nanargmax(values)), values.shape))
-    return Extreme(float(values[level, sixth, frame]), frame, wall_level=LEVELS[level])
 
 
 def unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], least: float = 0.0) -> Extreme:
@@ -227,7 +218,6 @@ def unmatched_by_slice(
     return np.asarray(torch.where(whole > 0, found / whole.clamp(min=1e-12), 0.0).numpy())
 
 
-MAX_REASONS, MAX_ADVICE = 5, 3
 Limits = tuple[float, float]  # beyond which a measure is worth a look, and failed
 OF_WHOLE = {"size": "volume", "motion": "all that it moves"}
 OF_SLICE = {"size": "area", "motion": "the largest motion there, or of the whole heart's where that is larger"}
@@ -246,8 +236,7 @@ class CineRule:
     of all that is beyond the limit, {level} is that of the wall; {size} and {motion} are as in OF_WHOLE."""
     to_try: tuple[Advice, ...]
     is_of_slices: bool = False
-    of_whole: tuple["CineRule", ...] = ()
-    """Rules of the whole that tell what half of the slices, or more, have in common with it."""
+    of_whole: tuple["CineRule", ...] = ()  # which tell what half of the slices, or more, have in common with the whole
 
     def measure(self, evidence: CineEvidence) -> Extreme:
         """The largest of what is measured."""
@@ -261,7 +250,6 @@ class CineRule:
         return self.level_of(self.measure(evidence).value)
 
     def level_of(self, value: float) -> Level:
-        """The level of a cine of which this was measured."""
         look, failed = self.limits
         return "failed" if value > failed else "look" if value > look else "good"
 

@@ -21,21 +21,8 @@ from vrnet.evaluation.pair import WorstStructure
 from vrnet.fields.calculus import determinant, jacobian, scale, squared_norm
 from vrnet.registration.masks import inpaint
 from vrnet.registration.pair import PairResult
-from vrnet.verdict.placement import (
-    MATCHED,
-    NOISE,
-    CoarseImage,
-    Range,
-    Windows,
-    best_of_shifts,
-    compare_placements,
-    gain,
-    intensity_range,
-    mutual_information,
-    nearest_affine,
-    squared_correlation,
-    window_radius,
-)
+from vrnet.verdict import placement
+from vrnet.verdict.placement import MATCHED, NOISE, CoarseImage, Range, Windows, intensity_range, squared_correlation
 
 MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5  # ranges of intensities beyond these limits are far apart
 LEAST_BEND = 1e-3  # the stretch, and the motion beyond the nearest affine map, below which a field counts as affine
@@ -95,7 +82,7 @@ class Evidence:
     @property
     def placement_gain(self) -> float:
         """How much more alike the coarse images would be if the whole of moving lay otherwise, by Fisher's z."""
-        return gain(max(self.coarse_turned, self.coarse_mirrored), self.coarse_found)
+        return placement.gain(max(self.coarse_turned, self.coarse_mirrored), self.coarse_found)
 
     @property
     def compared(self) -> str:
@@ -120,9 +107,8 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
     near = whole
     if result.compared is not None and max(whole.sides) > 1:
         near = Blocks.of(result, box_about(result.compared, result.grid.spacing))
-    placed = compare_placements(
-        CoarseImage(whole.fixed, whole.chosen), CoarseImage(whole.started, whole.before), whole.u, whole.spacing
-    )
+    images = CoarseImage(whole.fixed, whole.chosen), CoarseImage(whole.started, whole.before)
+    found, turned, mirrored = placement.compare_placements(*images, whole.u, whole.spacing)
     before, after = whole.before.float().mean().item(), whole.after.float().mean().item()
     return Evidence(
         **near.likeness(),
@@ -131,9 +117,9 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
         coverage=after,
         outside=max(before - after, 0.0),
         folds_percent=result.regularity["folding_strict_percent"],
-        coarse_found=placed.found,
-        coarse_turned=placed.turned,
-        coarse_mirrored=placed.mirrored,
+        coarse_found=found,
+        coarse_turned=turned,
+        coarse_mirrored=mirrored,
         **structures,
         voxels=float(near.chosen.sum()),
         block_voxels=int(np.prod(near.sides)),
@@ -219,7 +205,9 @@ class Blocks:
         ranges = intensity_range(I0[chosen]), range_of_moving(I1[chosen], I1w[chosen])
         u = as_blocks(result.deformation[(slice(None), *box)], sides)
         first = [part.start for part in box] or [0] * len(sides)
-        x = block_centres(I0.shape[2:], sides, first)
+        ends = zip(I0.shape[2:], sides, first, strict=True)
+        middles = [(torch.arange(n) + 0.5) * side - 0.5 + at for n, side, at in ends]  # of the blocks, in voxels
+        x = torch.stack(torch.meshgrid(*middles, indexing="ij"))[None]
         return cls(
             fixed=ranges[0].scale(I0),
             moving=ranges[1].scale(I1),
@@ -241,18 +229,19 @@ class Blocks:
         window."""
         F, M, W = self.fixed, self.moving, self.warped
         has_before, has_after = self.before & self.chosen, self.after & self.chosen
-        a, before, after = (Windows.of(image, window_radius(self.spacing)) for image in (F, M, W))
+        a, before, after = (Windows.of(image, placement.window_radius(self.spacing)) for image in (F, M, W))
         structure = a.variance.sqrt() * (a.variance > NOISE)
-        r2 = squared_correlation(a, after)
+        r2, inside = squared_correlation(a, after), [image[has_before].numpy() for image in (F, M)]
+        correlation = normalised_cross_correlation(*inside) if len(inside[0]) else nan  # nan of a constant image
         return {
             "local_before": mean_over(squared_correlation(a, before), structure * has_before),
             "local_after": mean_over(r2, structure * has_after),
             "unmatched": mean_over(r2 < MATCHED, structure * has_after),
             "blank": mean_over(after.variance < NOISE, structure * has_after),
-            "shift_gain": mean_over(best_of_shifts(a, after, REACH) - r2, structure * has_after),
-            "information_before": mutual_information(F, M, has_before),
-            "information_after": mutual_information(F, W, has_after),
-            "correlation_before": correlation(F[has_before], M[has_before]),
+            "shift_gain": mean_over(placement.best_of_shifts(a, after, REACH) - r2, structure * has_after),
+            "information_before": placement.mutual_information(F, M, has_before),
+            "information_after": placement.mutual_information(F, W, has_after),
+            "correlation_before": 0.0 if np.isnan(correlation) else correlation,
         }
 
     def intensities(self) -> dict[str, Any]:
@@ -274,12 +263,6 @@ def range_of_moving(moving: Float[Tensor, " n"], warped: Float[Tensor, " n"]) ->
     return after if after.width > 2 * before.width else before
 
 
-def block_centres(shape: tuple[int, ...], sides: tuple[int, ...], first: list[int]) -> Float[Tensor, "1 d *t"]:
-    """Where the middles of the blocks are, in voxels, the first voxel of all being `first`."""
-    axes = [(torch.arange(n) + 0.5) * side - 0.5 + at for n, side, at in zip(shape, sides, first, strict=True)]
-    return torch.stack(torch.meshgrid(*axes, indexing="ij"))[None]
-
-
 def within_moving(result: PairResult, points: Float[Tensor, "1 d *t"]) -> Where:
     """Which of the points, in voxels of fixed, moving has, through the affine start."""
     places = result.grid.points(points[0].flatten(1).T.double().numpy())
@@ -293,16 +276,10 @@ def mean_over(values: Shaped[Tensor, "..."], weight: Float[Tensor, "..."]) -> fl
     return float((values * weight).double().sum() / weight.double().sum().clamp(min=1e-12))
 
 
-def correlation(a: Float[Tensor, " n"], b: Float[Tensor, " n"]) -> float:
-    """The correlation of two lists of intensities; 0 if either is constant or empty."""
-    found = normalised_cross_correlation(a.numpy(), b.numpy()) if len(a) else nan
-    return 0.0 if np.isnan(found) else found
-
-
 def deformation(u: Float[Tensor, "1 d *s"]) -> dict[str, Any]:
     """How much a field in voxels stretches, and how far it moves beyond what an affine map would."""
     det = determinant(jacobian(u)).clamp(min=LEAST_DETERMINANT)
-    length = squared_norm(u - nearest_affine(u[0])[None]).numpy()
+    length = squared_norm(u - placement.nearest_affine(u[0])[None]).numpy()
     return {
         "stretch": float(det.log().std(correction=0)),
         "motion": float(np.quantile(length, 0.99)) ** 0.5 / max(u.shape[2:]),

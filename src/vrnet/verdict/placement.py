@@ -85,15 +85,9 @@ class Windows(NamedTuple):
 
     @classmethod
     def of(cls, image: Image, radius: tuple[int, ...]) -> "Windows":
-        """An image with the moments of its windows."""
         mean = window_mean(image, radius)
         variance = window_mean(image.square(), radius).sub_(mean.square()).clamp_(min=0)
         return cls(image, mean, variance, radius)
-
-    def rolled(self, axis: int, by: int) -> "Windows":
-        """Moved by so many voxels; what leaves at one side comes in at the other."""
-        image, mean, variance = (part.roll(by, axis) for part in self[:3])
-        return Windows(image, mean, variance, self.radius)
 
 
 def squared_correlation(a: Windows, b: Windows) -> Image:
@@ -113,7 +107,8 @@ def best_of_shifts(a: Windows, b: Windows, reach: int) -> Image:
         n, margin = best.shape[axis], r + reach
         if n > 2 * margin:
             inner = best.narrow(axis, margin, n - 2 * margin)
-            tried = squared_correlation(a, b.rolled(axis, by)).narrow(axis, margin, n - 2 * margin)
+            moved = Windows(*(part.roll(by, axis) for part in b[:3]), b.radius)
+            tried = squared_correlation(a, moved).narrow(axis, margin, n - 2 * margin)
             torch.maximum(inner, tried, out=inner)
     return best
 
@@ -151,16 +146,6 @@ MAX_CORRELATION = 0.99  # of coarse images: beyond it nothing is told apart
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Correlations of coarse images, from 0 to 1, whatever their sign."""
-
-    found: float  # of fixed with moving, through the affine map nearest to the field; as they lay, if that is more
-    turned: float
-    """The best of moving when it is moved, or turned and moved, as a whole; 0 where too little is compared to tell."""
-    mirrored: float  # the best of moving when it is mirrored, turned and moved
-
-
-@dataclass(frozen=True)
 class CoarseImage:
     """An image (1, 1, *t) with the places (1, 1, *t) that count, each 0 or 1."""
 
@@ -187,8 +172,10 @@ class CoarseImage:
 
 def compare_placements(
     fixed: CoarseImage, moving: CoarseImage, u: Float[Tensor, "1 d *t"], spacing: tuple[float, ...]
-) -> Placement:
-    """How alike images in [0, 1] are as a field in voxels has them, and if the whole of moving lay otherwise."""
+) -> tuple[float, float, float]:
+    """|Correlation| of coarse images in [0, 1]: through the affine map nearest to a field in voxels, or as they lay, if
+    that is more; the best if the whole of moving is moved, or turned and moved; and if it is mirrored too. The last two
+    are 0 where too little is compared to tell."""
     shape = coarse_shape(fixed.shape, spacing)
     sides = torch.tensor([n / m for n, m in zip(fixed.shape, shape, strict=True)])
     h = column(torch.tensor(spacing) * sides)
@@ -198,7 +185,7 @@ def compare_placements(
     motion = coarse(u, shape)[0] / column(sides)
     found = max(correlation(F, M), correlation(F, M.at(x + nearest_affine(motion, structure))))
     if F.has.sum() < MIN_COARSE_VOXELS:
-        return Placement(found, 0.0, 0.0)
+        return found, 0.0, 0.0
     centre, shifts = (column(torch.tensor(shape)) - 1) / 2, Shifts(F)
 
     def alike(R: Float[ndarray, "d d"]) -> float:
@@ -206,7 +193,7 @@ def compare_placements(
         return shifts.best_correlation(M.at(turned))
 
     across = leads_across(spacing)
-    return Placement(found, best_turned(alike, across, mirror=False), best_turned(alike, across, mirror=True))
+    return found, best_turned(alike, across), best_turned(alike, across, mirror=True)
 
 
 def best_turned(

@@ -15,22 +15,15 @@ from torch import Tensor
 from vrnet.errors import BadInput, type_name
 from vrnet.evaluation.pair import structure_evidence
 from vrnet.fields.calculus import warp
+from vrnet.images import image as arrays
 from vrnet.images.grid import Affine, Grid
-from vrnet.images.image import (
-    Image,
-    as_tensors,
-    check_spacing,
-    checked_numbers,
-    field_tensor,
-    label_maps,
-    mask_tensor,
-)
+from vrnet.images.image import Image, checked_numbers, mask_tensor
 from vrnet.images.io import ImageLike
 from vrnet.images.transforms import Transform
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair, PairResult, in_own_range
 from vrnet.verdict import advice
-from vrnet.verdict.advice import Advice, Run, advice_after, compares_structure
+from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Advice, Run, advice_after, compares_structure
 from vrnet.verdict.evidence import MAX_OFFSET, MAX_RANGE_RATIO, Evidence, evidence_of
 
 Level = Literal["good", "look", "failed"]
@@ -194,8 +187,6 @@ CAUSES = (
 )
 # fmt: on
 
-MAX_REASONS, MAX_ADVICE = 5, 3
-"""Reasons that are given, causes and the worst findings first; things to try, the likeliest to help first."""
 UNKNOWN = Run()
 
 
@@ -235,8 +226,10 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
         causes = [rule for rule in likely if rule.level(evidence) != "good"]
     named = [*explaining, *causes, *(rule for rule in found if not rule.is_cause)][:MAX_REASONS]
     reasons = [rule.reason(evidence) for rule in named]
-    if run.label_maps:
-        reasons.insert(0, labels_as_images(run.label_maps))
+    if roles := run.label_maps:
+        said = "Both images look" if len(roles) > 1 else f"{roles[0].capitalize()} looks"
+        unlike = "" if len(roles) > 1 else ", not like an image"
+        reasons.insert(0, f"{said} like labels{unlike}: labels do not show how tissue moves between outlines.")
     blamed = [*explaining[:1], *causes[:1]] or named
     to_try = [advice.drawn_on, *(each for rule in blamed for each in rule.to_try)]
     return Verdict(
@@ -244,12 +237,6 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
         tuple(reasons[:MAX_REASONS]),
         advice_after(replace(run, is_affine=evidence.is_affine), to_try)[:MAX_ADVICE],
     )
-
-
-def labels_as_images(roles: tuple[str, ...]) -> str:
-    """The reason to look at what was found for labels in place of images."""
-    both, one = "Both images look like labels", f"{roles[0].capitalize()} looks like labels, not like an image"
-    return f"{both if len(roles) > 1 else one}: labels do not show how tissue moves between outlines."
 
 
 def judge(
@@ -266,9 +253,9 @@ def judge(
     Whoever found it, and whatever was minimised: the images are compared by local correlation and mutual information.
     `spacing` is the distance between voxels along each axis; without it voxels are cubes. With masks, nonzero inside,
     images are compared only where both are inside."""
-    images = as_tensors(fixed, moving)
-    check_spacing(spacing, images[0].dim())
-    u = field_tensor(field, tuple(images[0].shape)).detach().cpu()
+    images = arrays.as_tensors(fixed, moving)
+    arrays.check_spacing(spacing, images[0].dim())
+    u = arrays.field_tensor(field, tuple(images[0].shape)).detach().cpu()
     I0, I1 = (image.detach().cpu() for image in images)
     masks = mask_tensor("fixed", fixed_mask, I0), mask_tensor("moving", moving_mask, I0)
     grid = Grid.plain(tuple(I0.shape), spacing or (1.0,) * I0.dim())
@@ -324,7 +311,7 @@ def run_of(result: PairResult) -> Run:
         is_matched=result.options.match_intensities,
         is_brightness_kept=result.options.brightness == "keep",
         has_masks=result.compared is not None,
-        label_maps=label_maps(result.fixed, result.moving),
+        label_maps=arrays.label_maps(result.fixed, result.moving),
     )
     if result.is_from_file:
         return run
