@@ -21,18 +21,7 @@ from vrnet.errors import in_runs, numbered
 from vrnet.files import write_bytes
 from vrnet.methods.names import kind_of
 from vrnet.provenance import versions
-from vrnet.report.drawing import (
-    GRID,
-    STRAIN_MAP,
-    colour_stops,
-    encode_sheet,
-    find_labels,
-    label_colours,
-    quantise,
-    render_template,
-    sheet_columns,
-    window_of,
-)
+from vrnet.report import drawing
 from vrnet.report.page import edge_letters, span_with_margin
 from vrnet.report.pair import average_blocks, choose_slices, turn_array, viewing_order
 from vrnet.verdict.cine import verdict_as_json, where_to_look
@@ -102,10 +91,10 @@ class Film:
         """{label: (name, colour)} of the labels that are shown; a part of the heart has one colour in all films."""
         if self.labels is None:
             return {}
-        found, parts = find_labels([self.labels]), (self.heart.rv, self.heart.wall, self.heart.lv)
+        found, parts = drawing.find_labels([self.labels]), (self.heart.rv, self.heart.wall, self.heart.lv)
         names = dict(zip(parts, ("right ventricle", "wall", "cavity"), strict=True)) | dict(self.result.label_names)
         order = [*parts, *(label for label in found if label not in parts)]
-        colours = dict(zip(order, label_colours(list(range(len(order)))).values(), strict=True))
+        colours = dict(zip(order, drawing.label_colours(list(range(len(order)))).values(), strict=True))
         return {label: (names.get(label, f"label {label}"), colours[label]) for label in found}
 
     @property
@@ -319,22 +308,13 @@ GRID_LINES = 28  # along the longer side of a picture
 OUTLINE_SMOOTHING = 0.8  # in pixels, of the Gaussian that takes the steps of voxels from an outline
 
 
-class Outline(NamedTuple):
-    """A closed line around a label: which points it goes through."""
-
-    label: int
-    first: int
-    length: int
-
-
 @dataclass(frozen=True)
 class MaterialPoints:
     """The points of a slice in every frame, and what they make."""
 
     moved: Float[ndarray, "t 2 m"]
-    grid: tuple[int, int]
-    """Lines across and down; their crossings are the first points, those of one line down after the other."""
-    outlines: list[Outline]
+    grid: tuple[int, int]  # lines across and down, whose crossings are the first points, one line down after the other
+    outlines: list[tuple[int, int, int]]  # closed lines: (label, its first point, how many points it has)
     corners: Integer[ndarray, "n 4"]  # of the voxels of the wall, in the order of the strain map
 
 
@@ -350,7 +330,7 @@ def material_points(film: Film, k: int) -> MaterialPoints:
     flat = np.zeros(sides, int) if film.labels is None else film.labels[..., k]
     for label in np.unique(flat[flat != 0]).tolist():
         for line in trace_outlines(flat == label):
-            outlines.append(Outline(label, count, line.shape[1]))
+            outlines.append((label, count, line.shape[1]))
             still.append(line)
             count += line.shape[1]
     squares, corners = np.empty((2, 0)), np.empty((0, 4), int)
@@ -391,8 +371,13 @@ def cine_data(film: Film) -> dict[str, Any]:
     cycle = ASSUMED_CYCLE_MS
     if times is not None:  # to where the frame after the last would be
         cycle = (times[-1] - times[0]) * frames / (frames - 1)
+    sheets, window = [], drawing.window_of([film.frames], WINDOW_PERCENTILES)
+    for k in range(len(film.numbers)):  # one picture per slice, with all of its frames
+        stack = np.moveaxis(film.frames[..., k], 0, -1).astype(np.float32)
+        means = average_blocks(stack, (side, side))
+        sheets.append(drawing.encode_sheet(drawing.quantise(means, *window), "JPEG"))
     return {
-        "tiles": {"width": -(-width // side), "height": -(-height // side), "columns": sheet_columns(frames)},
+        "tiles": {"width": -(-width // side), "height": -(-height // side), "columns": drawing.sheet_columns(frames)},
         "block": side,
         "size": [width, height],
         "spacing": film.spacing,
@@ -411,7 +396,7 @@ def cine_data(film: Film) -> dict[str, Any]:
         "range": [-max(width, height) / 2, 1.5 * max(width, height)],
         "strainRange": STRAIN_RANGE,
         "limits": COLOUR_LIMITS,
-        "sheets": grey_sheets(film),
+        "sheets": sheets,
         "points": [slice_points(film, k) for k in range(len(film.numbers))],
         "strain": None if strain is None else strain_curves(strain),
         "volumes": None if volumes is None else {name: brief(ml) for name, ml in curves.items() if ml.any()},
@@ -422,16 +407,6 @@ def cine_data(film: Film) -> dict[str, Any]:
     }
 
 
-def grey_sheets(film: Film) -> list[str]:
-    """One picture per slice, with all of its frames."""
-    low, high = window_of([film.frames], WINDOW_PERCENTILES)
-    factors, found = (film.block, film.block), []
-    for k in range(len(film.numbers)):
-        stack = np.moveaxis(film.frames[..., k], 0, -1).astype(np.float32)
-        found.append(encode_sheet(quantise(average_blocks(stack, factors), low, high), "JPEG"))
-    return found
-
-
 def slice_points(film: Film, k: int) -> dict[str, Any]:
     """The points of a slice in every frame, what they make, and the strain of the wall's voxels frame by frame, None
     where it has no ring of wall; arrays in base 64."""
@@ -439,7 +414,7 @@ def slice_points(film: Film, k: int) -> dict[str, Any]:
     if film.strain is not None and len(points.corners):
         here = film.strain.index[2] == k
         maps = {name: getattr(film.strain, name)[:, here] for name in COLOUR_LIMITS}
-        strain = {name: in_base64(quantise(percent, *STRAIN_RANGE), "u1") for name, percent in maps.items()}
+        strain = {name: in_base64(drawing.quantise(percent, *STRAIN_RANGE), "u1") for name, percent in maps.items()}
     scaled = (points.moved / max(film.frames.shape[1:3]) + 0.5) * (65535 / 2)
     return {
         "count": points.moved.shape[2],
@@ -452,7 +427,6 @@ def slice_points(film: Film, k: int) -> dict[str, Any]:
 
 
 def in_base64(array: Any, kind: str) -> str:
-    """The bytes of an array, as text."""
     return b64encode(np.ascontiguousarray(array.astype(kind)).tobytes()).decode()
 
 
@@ -486,7 +460,7 @@ def write_page(film: Film, path: Path) -> Path:
     result, run = film.result, what_was_run(film.result)
     measures = {} if result.strain is None else {m.title: in_symbols(m.definition) for m in MEASURES}
     of_volumes = {} if result.volumes is None else {"volumes": VOLUME_DEFINITION}
-    text = render_template(
+    text = drawing.render_template(
         "cine.html",
         method=result.method,
         configuration=run.get("configuration", ""),
@@ -499,7 +473,7 @@ def write_page(film: Film, path: Path) -> Path:
         tables=tables(result),
         definitions={**measures, **of_volumes, "closure error": CLOSURE, "folded voxels": FOLDS},
         run=run,
-        colours={"strain": colour_stops(STRAIN_MAP), "grid": GRID},
+        colours={"strain": drawing.colour_stops(drawing.STRAIN_MAP), "grid": drawing.GRID},
         data=cine_data(film),
     )
     write_bytes(text.encode(errors="replace"), path)

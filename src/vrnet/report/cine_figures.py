@@ -12,21 +12,8 @@ from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import GLOBAL, Strain
 from vrnet.errors import Progress
 from vrnet.files import write_bytes
-from vrnet.report.cine import (
-    COLOUR_LIMITS,
-    CURVES,
-    GIF,
-    PAGE,
-    WINDOW_PERCENTILES,
-    Film,
-    MaterialPoints,
-    frame_text,
-    headline,
-    material_points,
-    smallest_cavity,
-    with_minus,
-    write_page,
-)
+from vrnet.report import cine as page
+from vrnet.report.cine import COLOUR_LIMITS, Film, MaterialPoints, frame_text, material_points, with_minus
 from vrnet.report.drawing import GRID, STRAIN_MAP, Picture, quantise, window_of
 from vrnet.report.figures import card, save
 from vrnet.report.pair import View
@@ -49,7 +36,7 @@ WALL_OPACITY = 0.6  # more than on the page: the picture beside it shows the wal
 STRIP_PIXELS, FONT_PIXELS, LEAST_EMS = 30, 15, 46
 """Of the strip below the pictures: its height, the size of its letters, and how many such sizes its words need."""
 COLOURS, GREYS = 256, 96
-"""Of each frame of a film: as many as GIF has. So many are greys that even tissue has neither blotches nor tints."""
+"""Of each frame: as many as GIF has; so many are greys that even tissue has neither blotches nor tints."""
 TINT = 12  # how far apart red, green and blue are in a colour; what is below is a grey
 DEFAULT_FRAME_MS = 40
 
@@ -58,14 +45,14 @@ def write_report(result: CineResult, place: Path, progress: Progress | None = No
     """Write the page alone, at a path that ends in .html; in a folder, the page and the pictures. Returns the page."""
     tell, film = progress or (lambda done: None), Film.of(result)
     if place.suffix == PAGE_SUFFIX:
-        return write_page(film, place)
-    write_page(film, place / PAGE)
+        return page.write_page(film, place)
+    page.write_page(film, place / page.PAGE)
     tell(1 / 3)
     if result.volumes is not None:
-        save(curves_figure(result, Path(result.cine.name).name), place / CURVES)
+        save(curves_figure(result, Path(result.cine.name).name), place / page.CURVES)
     tell(2 / 3)
-    write_film(film, place / GIF)
-    return place / PAGE
+    write_film(film, place / page.GIF)
+    return place / page.PAGE
 
 
 # Curves.
@@ -189,9 +176,9 @@ def reduce_colours(picture: "Image") -> "Image":
 
 def film_picture(film: Film, points: MaterialPoints, t: int) -> "Image":
     """Two pictures of a frame of the main slice, side by side, and a strip below them."""
-    from PIL import Image
+    from PIL import Image, ImageDraw
 
-    low, high = window_of([film.frames[..., film.main]], WINDOW_PERCENTILES)
+    low, high = window_of([film.frames[..., film.main]], page.WINDOW_PERCENTILES)
     still = quantise(film.frames[t, ..., film.main], low, high)
     sides = np.array(still.shape) * film.spacing  # pixels are square
     size = np.maximum(1, np.rint(sides * (FILM_SIDE_PIXELS / sides.max()))).astype(int) * OVERSAMPLING
@@ -199,11 +186,16 @@ def film_picture(film: Film, points: MaterialPoints, t: int) -> "Image":
     left = grey.resize((int(size[0]), int(size[1])), Image.Resampling.BICUBIC)
     right, moved = left.copy(), points.moved[t].T * scale
     if film.strain is None:
-        draw_grid(right, points, moved)
+        pen, (across, down) = ImageDraw.Draw(right), points.grid
+        nodes = moved[: across * down].reshape(across, down, 2)
+        for line in (*nodes, *nodes.swapaxes(0, 1)):
+            pen.line([*map(tuple, line)], fill=GRID, width=OVERSAMPLING)
     else:
         draw_wall(right, film, points, moved, t)
-    for picture in (left, right):
-        draw_outlines(picture, film, points, moved)
+    for pen in (ImageDraw.Draw(left), ImageDraw.Draw(right)):
+        for label, first, length in points.outlines:
+            closed = [*map(tuple, moved[first : first + length]), tuple(moved[first])]
+            pen.line(closed, fill=film.structures[label][1], width=2 * OVERSAMPLING, joint="curve")
     gap = 4 * OVERSAMPLING
     both = Image.new("RGB", (2 * left.width + gap, left.height + STRIP_PIXELS * OVERSAMPLING))
     both.paste(left, (0, 0))
@@ -234,26 +226,6 @@ def draw_strip(picture: "Image", film: Film, t: int) -> None:
     pen.text((right + em // 2, y), f"{limit:.0f} %", "white", font, anchor="lm")
 
 
-def draw_outlines(picture: "Image", film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
-    """The outlines of the labels, each in its colour."""
-    from PIL import ImageDraw
-
-    pen, width = ImageDraw.Draw(picture), 2 * OVERSAMPLING
-    for label, first, length in points.outlines:
-        line = [*map(tuple, moved[first : first + length]), tuple(moved[first])]
-        pen.line(line, fill=film.structures[label][1], width=width, joint="curve")
-
-
-def draw_grid(picture: "Image", points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
-    """The lines of the grid."""
-    from PIL import ImageDraw
-
-    pen, (across, down) = ImageDraw.Draw(picture), points.grid
-    nodes = moved[: across * down].reshape(across, down, 2)
-    for line in (*nodes, *nodes.swapaxes(0, 1)):
-        pen.line([*map(tuple, line)], fill=GRID, width=OVERSAMPLING)
-
-
 def draw_wall(picture: "Image", film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int) -> None:
     """The circumferential strain of the wall as colour, half seen through, within its outlines."""
     import matplotlib as mpl
@@ -281,7 +253,7 @@ def draw_wall(picture: "Image", film: Film, points: MaterialPoints, moved: Float
 def shown_frame(result: CineResult) -> int:
     """The frame that a picture shows beside the reference: where the labels show the cavity of the left ventricle, that
     of its smallest volume; where they do not, or where the reference is that frame, the one that has moved farthest."""
-    if (smallest := smallest_cavity(result)) is not None:
+    if (smallest := page.smallest_cavity(result)) is not None:
         return smallest
     spacing = np.reshape(result.cine.grid.spacing, (-1, *[1] * len(result.cine.grid.shape)))
     return int(np.argmax([float(np.square(field * spacing).mean()) for field in result.fields]))
@@ -305,7 +277,7 @@ def tracking_card(result: CineResult) -> str:
     film, t, file = Film.of(result), shown_frame(result), BytesIO()
     frames = len(result.cine)
     film_picture(film, material_points(film, film.main), t).save(file, "PNG")
-    facts = [(each.name, each.value + (f" ({each.detail})" if each.detail else "")) for each in headline(result)]
+    facts = [(each.name, each.value + (f" ({each.detail})" if each.detail else "")) for each in page.headline(result)]
     title = f"{frames} frames of {Path(result.cine.name).name}, tracked by {result.method}"
     caption = f"{frame_text(t, frames).capitalize()}, as it has moved from frame {result.frame + 1}."
     return card(title, facts, file.getvalue(), caption, result.verdict)
