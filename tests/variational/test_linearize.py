@@ -15,8 +15,8 @@ from vrnet.fields.calculus import gradient, resize, scale, warp
 from vrnet.methods.names import parse
 from vrnet.variational.cascade import Cascade, DataStep, State, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L1, L2, LNCC, NMI
+from vrnet.variational.initialisers import CoarseToFine
 from vrnet.variational.linearize import Linearization, Masks, linearize
-from vrnet.variational.pyramid import CoarseToFine
 from vrnet.variational.regularizers import Diffusion
 from vrnet.variational.solver import Energy, Solver
 

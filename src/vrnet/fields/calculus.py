@@ -21,7 +21,8 @@ __all__ = [
     "jacobian", "minor", "position", "relative_spacing", "repeat_border", "resize", "resize_field", "sample", "scale",
     "shorten", "smooth", "squared_gradient", "squared_norm", "warp", "warp_labels", "zeros",
 ]  # fmt: skip
-RelativeSpacing = tuple[float, ...]  # the edges of a voxel, the shortest counting as 1
+RelativeSpacing = tuple[float, ...]
+"""The edges of a voxel, the shortest counting as 1."""
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
@@ -234,9 +235,12 @@ def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Floa
     if not any(s > 0 for s in sigmas):
         return I
     first, *others = (gaussian(s) for s in sigmas)
+    reach = len(first) // 2
 
     def make(rows: slice) -> Tensor:
-        part = convolve(rows_around(I, rows, len(first) // 2), 2, first)
+        start, stop = rows.start - reach, rows.stop + reach
+        inside = I[:, :, max(start, 0) : stop]
+        part = convolve(repeat_border(inside, 2, max(-start, 0), max(stop - I.shape[2], 0)), 2, first)
         for axis, taps in enumerate(others, start=3):
             part = convolve(repeat_border(part, axis, *[len(taps) // 2] * 2), axis, taps)
         return part
@@ -265,23 +269,12 @@ def convolve(I: Float[Tensor, "b c *s"], axis: int, taps: Sequence[float]) -> Fl
     return out
 
 
-def rows_around(I: Float[Tensor, "b c *s"], rows: slice, reach: int) -> Float[Tensor, "b c *t"]:
-    """Some rows of the first axis, and as many as `reach` to each side, border repeated."""
-    start, stop = rows.start - reach, rows.stop + reach
-    before, after = max(-start, 0), max(stop - I.shape[2], 0)
-    inside = I[:, :, max(start, 0) : stop]
-    return repeat_border(inside, 2, before, after)
-
-
 def repeat_border(I: Shaped[Tensor, "b c *s"], axis: int, before: int, after: int) -> Shaped[Tensor, "b c *t"]:
     """I with its first and last voxels along an axis repeated so many times: by a plain copy, not voxel by voxel."""
     if not before and not after:
         return I
-    shape = list(I.shape)
-    ends = []
-    for place, times in ((0, before), (I.shape[axis] - 1, after)):
-        shape[axis] = times
-        ends.append(I.narrow(axis, place, 1).expand(shape))
+    first, last = (I.narrow(axis, place, 1) for place in (0, I.shape[axis] - 1))
+    ends = [end.expand(*I.shape[:axis], times, *I.shape[axis + 1 :]) for end, times in ((first, before), (last, after))]
     return torch.cat([ends[0], I, ends[1]], dim=axis)
 
 

@@ -74,7 +74,6 @@ def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *t"]:
 
 
 def long_axes(u: Float[Tensor, "b d *s"]) -> list[int]:
-    """The axes longer than one voxel."""
     return [i for i, n in enumerate(u.shape[2:]) if n > 1]
 
 
@@ -171,21 +170,16 @@ def _draw_smooth(u: Float[Tensor, "1 d *s"]) -> tuple[Tensor, Tensor]:
     while len(cells):
         voxels = mesh.grow(mesh.voxels_of(cells), reach)
         drawn[voxels] = True
-        if len(voxels) == len(drawn):
-            return _shrink(u), drawn
+        if len(voxels) == len(drawn):  # all of the grid: the whole field is drawn towards its mean
+            centre, part, shrunk = u.double().mean(tuple(range(2, u.dim())), keepdim=True), 1.0, u
+            while not (smallest_determinant(shrunk) >= MARGIN).all():
+                part /= 2
+                shrunk = (centre + part * (u.double() - centre)).to(u.dtype)
+            return shrunk, drawn
         flat[:, voxels] = flat[:, voxels].lerp(mesh.smoothest(flat, voxels, 2 * reach + 4), 0.5)
         cells = mesh.narrow_cells(flat, mesh.cells_around(voxels))
         reach += max(reach // 2, 1)
     return mesh.unflatten(flat), drawn
-
-
-def _shrink(u: Float[Tensor, "1 d *s"]) -> Tensor:
-    """A field drawn towards its mean, by halves, until it does not fold."""
-    centre, part, shrunk = u.double().mean(tuple(range(2, u.dim())), keepdim=True), 1.0, u
-    while not (smallest_determinant(shrunk) >= MARGIN).all():
-        part /= 2
-        shrunk = (centre + part * (u.double() - centre)).to(u.dtype)
-    return shrunk
 
 
 def flatten(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "d n"]:
@@ -193,41 +187,30 @@ def flatten(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "d n"]:
     return u.transpose(0, 1).flatten(1).contiguous().clone()
 
 
-class Cell(NamedTuple):
-    """How a cell is cut into simplices, whose edges run from their first corner to the others."""
-
-    corners: Integer[Tensor, "simplices vertices"]  # which of the cell's corners a simplex has
-    edges: Float[Tensor, "simplices d d"]  # the edges at rest, as columns
-    volumes: Float[Tensor, " simplices"]  # their determinants
-
-    @classmethod
-    def like(cls, u: Float[Tensor, "d n"]) -> "Cell":
-        """The cell of d dimensions, on the device of u and of its type."""
-        cut = simplices(len(u))
-        numbers = {corner: k for k, corner in enumerate(product((0, 1), repeat=len(u)))}
-        corners = torch.tensor([[numbers[corner] for corner in simplex] for simplex in cut])
-        at_rest = torch.stack([edges(simplex, u.dtype, u.device) for simplex in cut])
-        return cls(corners.to(u.device), at_rest, u.new_tensor([volume(simplex) for simplex in cut]))
-
-
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """The cells of a batch of grids. A voxel is its place in the flattened batch, a cell its first voxel."""
+    """The cells of a batch of grids, and the simplices that each is cut into, whose edges run from their first corner to
+    the others. A voxel is its place in the flattened batch, a cell its first voxel."""
 
-    cell: Cell
     shape: tuple[int, ...]
     offsets: Integer[Tensor, " corners"]  # from the first voxel of a cell to each of its corners
     is_cell: Bool[Tensor, " n"]  # whether a cell begins at a voxel: not at the far border
+    corners: Integer[Tensor, "simplices vertices"]  # which of the cell's corners a simplex has
+    edges: Float[Tensor, "simplices d d"]  # the edges of a simplex at rest, as columns
+    volumes: Float[Tensor, " simplices"]  # their determinants
 
     @classmethod
     def of(cls, u: Float[Tensor, "b d *s"]) -> "Mesh":
         """The mesh of the grids of u."""
-        shape = tuple(u.shape[2:])
-        corners = torch.tensor(list(product((0, 1), repeat=len(shape))))
-        offsets = (corners * torch.tensor(strides(shape))).sum(1)
+        shape, cut = tuple(u.shape[2:]), simplices(u.shape[1])
+        places = list(product((0, 1), repeat=len(shape)))
+        offsets = (torch.tensor(places) * torch.tensor(strides(shape))).sum(1)
         is_cell = torch.zeros(len(u), *shape, dtype=torch.bool, device=u.device)
         is_cell[(slice(None), *(slice(n - 1) for n in shape))] = True
-        return cls(Cell.like(u[0].flatten(1)), shape, offsets.to(u.device), is_cell.flatten())
+        corners = torch.tensor([[places.index(corner) for corner in simplex] for simplex in cut])
+        at_rest = torch.stack([edges(simplex, u.dtype, u.device) for simplex in cut])
+        sizes = u.new_tensor([volume(simplex) for simplex in cut])
+        return cls(shape, offsets.to(u.device), is_cell.flatten(), corners.to(u.device), at_rest, sizes)
 
     def unflatten(self, u: Float[Tensor, "d n"]) -> Float[Tensor, "b d *s"]:
         """The batch of fields that was flattened."""
@@ -250,14 +233,14 @@ class Mesh:
     def jacobians(self, u: Tensor, cells: Tensor) -> Float[Tensor, "simplices d d cells"]:
         """The edges of every simplex of these cells after the motion, as columns."""
         places = u[:, cells + self.offsets[:, None]]
-        first, others = places[:, self.cell.corners[:, :1]], places[:, self.cell.corners[:, 1:]]
-        return (others - first).transpose(0, 1) + self.cell.edges[..., None]
+        first, others = places[:, self.corners[:, :1]], places[:, self.corners[:, 1:]]
+        return (others - first).transpose(0, 1) + self.edges[..., None]
 
     def narrow_cells(self, u: Tensor, cells: Tensor) -> Integer[Tensor, " narrow"]:
         """Those of the cells in which a determinant is below MARGIN."""
         found = []
         for some in torch.split(cells, CELLS_AT_ONCE):
-            D = determinant(self.jacobians(u, some)) / self.cell.volumes[:, None]
+            D = determinant(self.jacobians(u, some)) / self.volumes[:, None]
             found.append(some[~(D >= MARGIN).all(0)])
         return torch.cat(found)
 
@@ -279,13 +262,13 @@ class Mesh:
     def moves(self, u: Tensor, cells: Tensor) -> tuple[Float[Tensor, "corners d m"], Float[Tensor, "corners m"]]:
         """What the narrow simplices of these cells ask of each corner, times what they lack; and what they lack."""
         J = self.jacobians(u, cells)
-        D = determinant(J) / self.cell.volumes[:, None]
+        D = determinant(J) / self.volumes[:, None]
         lacking = (TARGET - D) * (D < MARGIN)
-        slope = cofactors(J) / self.cell.volumes[:, None, None, None]
+        slope = cofactors(J) / self.volumes[:, None, None, None]
         slope = torch.cat([-reduce(torch.add, slope.unbind(2))[:, :, None], slope], dim=2)  # that of the first corner
         step = lacking.square() / (squared_norm(slope.flatten(1, 2)) + FLATTEST)
         moves, weights = u.new_zeros(len(self.offsets), len(u), len(cells)), u.new_zeros(len(self.offsets), len(cells))
-        for corners, move, weight in zip(self.cell.corners, slope * step[:, None, None], lacking, strict=True):
+        for corners, move, weight in zip(self.corners, slope * step[:, None, None], lacking, strict=True):
             moves[corners] += move.transpose(0, 1)
             weights[corners] += weight
         return moves, weights

@@ -12,7 +12,7 @@ from vrnet.methods.method import CPU, MASKS_OF_SOLVERS, Method, Scaling
 from vrnet.methods.parameters import PerDimension, changes, check_at_most, check_positive, value_in
 from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Initializer, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, BothContrastsLNCC, DataTerm
-from vrnet.variational.pyramid import CoarseToFine, RelearnContrast
+from vrnet.variational.initialisers import CoarseToFine, RelearnContrast
 from vrnet.variational.regularizers import REGULARIZERS
 from vrnet.variational.solver import Energy, Solver
 

@@ -26,9 +26,9 @@ from vrnet.methods.vrnet import parse_vrnet
 from vrnet.networks.denoisers import Noise
 from vrnet.variational.cascade import Spacing, initialize
 from vrnet.variational.data_terms import LNCC
+from vrnet.variational.initialisers import ThroughTemplate
 from vrnet.variational.linearize import Field, Images, Masks
 from vrnet.variational.solver import Solver
-from vrnet.variational.template import ThroughTemplate
 
 # Every learned method by its name: R-L1-3x2, VoxelMorph, Siamese, 4xRC-Net.
 

@@ -20,8 +20,8 @@ from vrnet.images.io import ImageLike, given_image
 from vrnet.images.resample import place_labels
 from vrnet.images.transforms import Transform
 from vrnet.variational.cascade import Spacing
+from vrnet.variational.initialisers import coarser_shape, coarser_spacing
 from vrnet.variational.linearize import Masks
-from vrnet.variational.pyramid import coarser_shape, coarser_spacing
 
 # An image without what lies outside its mask: there it goes on smoothly as it is inside, so that smoothing, gradients
 # and networks carry nothing of the outside across the border of the mask.

@@ -21,7 +21,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.methods.weights import DETAIL, Card, Template, made_by_fields, make_solver
 from vrnet.provenance import provenance
-from vrnet.variational.template import ThroughTemplate
+from vrnet.variational.initialisers import ThroughTemplate
 
 ROUNDS = 2
 """More did not bring more Dice on the validation pairs of hippocampus."""

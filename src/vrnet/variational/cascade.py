@@ -28,7 +28,8 @@ from vrnet.variational.linearize import (
 from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None
-LONGEST_MOVE = 0.5  # voxels that a composed data step moves a point at most
+LONGEST_MOVE = 0.5
+"""Voxels that a composed data step moves a point at most."""
 
 
 @runtime_checkable
@@ -47,11 +48,15 @@ def initialize(init: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, mask
 class State:
     """Where the algorithm stands."""
 
-    v: Field  # the field as the last half step left it
+    v: Field
+    """The field as the last half step left it."""
     lin: Expansion
-    is_fresh: bool = True  # whether the pair was just linearised at v, so that lin.I1w is I1 warped by v
-    memory: Memory = None  # what the regulariser keeps from one step to the next, which may overwrite it
-    move: Field | None = None  # δ of the last composed step, before it was cut, for the next to go on with
+    is_fresh: bool = True
+    """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
+    memory: Memory = None
+    """What a regulariser keeps from one step to the next, which may overwrite it: one slot, since a cascade has one."""
+    move: Field | None = None
+    """δ of the last composed step, before it was cut, for the next to go on with."""
 
     def move_to(self, v: Field) -> "State":
         """The state with another field, away from where the pair was linearised."""

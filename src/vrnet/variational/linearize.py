@@ -22,8 +22,10 @@ from vrnet.fields.calculus import RelativeSpacing, gradient, scale, squared_norm
 Images = Float[Tensor, "b c *s"]
 Field = Float[Tensor, "b d *s"]
 Density = Float[Tensor, "b *s"]
-Weight = Float[Tensor, "b 1 *s"] | None  # w(x): how much each voxel counts; None where all count alike
-SMALLEST_WEIGHT = 1e-6  # where the weight is less, the data term counts for nothing: θ/w would overflow
+Weight = Float[Tensor, "b 1 *s"] | None
+"""w(x): how much each voxel counts; None where all count alike."""
+SMALLEST_WEIGHT = 1e-6
+"""Where the weight is less, the data term counts for nothing: θ/w would overflow."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,10 @@ class WarpedPair:
 
     I0: Images
     I1: Images
-    I1w: Images  # I1(x + u^ω)
-    at: Field  # u^ω
+    I1w: Images
+    """I1(x + u^ω)."""
+    at: Field
+    """u^ω."""
     h: RelativeSpacing
     weight: Weight = None
 
@@ -83,8 +87,10 @@ def warp_pair(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weig
 class Linearization(WarpedPair):
     """ρ(u) = ρ(u^ω) + ⟨J, u − u^ω⟩."""
 
-    residual: Float[Tensor, "b k *s"]  # ρ(u^ω): the difference of the images, in the channels that are compared
-    J: Float[Tensor, "b k d *s"]  # the gradient of each channel of the warped image, per voxel
+    residual: Float[Tensor, "b k *s"]
+    """ρ(u^ω): the difference of the images, in the channels that are compared."""
+    J: Float[Tensor, "b k d *s"]
+    """The gradient of each channel of the warped image, per voxel."""
 
     def rho(self, u: Field) -> Float[Tensor, "b k *s"]:
         """ρ(u) = ρ(u^ω) + J·(u − u^ω)."""
@@ -110,9 +116,12 @@ class Linearization(WarpedPair):
 class NormalEquations(WarpedPair):
     """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω, as the mean over many channels: all that squares need."""
 
-    A: Float[Tensor, "b d d *s"]  # JᵀJ, per voxel
-    b: Field  # Jᵀρ(u^ω), per voxel
-    D: Density  # ½|ρ(u^ω)|²
+    A: Float[Tensor, "b d d *s"]
+    """JᵀJ, per voxel."""
+    b: Field
+    """Jᵀρ(u^ω), per voxel."""
+    D: Density
+    """½|ρ(u^ω)|²."""
 
     def minimize(self, v: Field, theta: Float[Tensor, "*theta"]) -> Field:
         """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
@@ -129,7 +138,8 @@ class NormalEquations(WarpedPair):
 Expansion = Linearization | NormalEquations
 Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing, Weight], Expansion]
 """(I0, I1, u^ω, h, w) -> the expansion at u^ω."""
-Channels = Callable[[Tensor, RelativeSpacing], Tensor]  # (image, h) -> what is compared of it, (b, k, *s)
+Channels = Callable[[Tensor, RelativeSpacing], Tensor]
+"""(image, h) -> what is compared of it, (b, k, *s)."""
 
 
 def linearize(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weight = None) -> Linearization:

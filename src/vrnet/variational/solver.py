@@ -17,8 +17,8 @@ from vrnet.errors import Progress
 from vrnet.fields.calculus import RelativeSpacing, relative_spacing, warp
 from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
+from vrnet.variational.initialisers import SMALLEST_AXIS, RelearnContrast, coarser_shape, coarser_spacing
 from vrnet.variational.linearize import Density, Field, Images, Masks, Weight, weight_at
-from vrnet.variational.pyramid import SMALLEST_AXIS, RelearnContrast, coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 
 PATIENCE = 3  # linearisations over which the energy must have changed
