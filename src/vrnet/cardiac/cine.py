@@ -193,9 +193,11 @@ class CineResult:
     @cached_property
     def verdict(self) -> "Verdict":
         """What the tracking is worth: good, look or failed, why, and what to try."""
-        from vrnet.verdict.cine import verdict_of
+        from vrnet.verdict.advice import Run
+        from vrnet.verdict.cine import judge_cine
 
-        return verdict_of(self)
+        dimension = len(self.cine.grid.shape) - (self.slice_axis is not None)
+        return judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))
 
     def notes(self) -> list[str]:
         """What a reader should know beside the verdict: whether it may be no cine, why there are no segments, and in

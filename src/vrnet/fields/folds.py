@@ -189,8 +189,8 @@ def flatten(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "d n"]:
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """The cells of a batch of grids, and the simplices that each is cut into, whose edges run from their first corner to
-    the others. A voxel is its place in the flattened batch, a cell its first voxel."""
+    """The cells of a batch of grids, and the simplices of each, whose edges run from their first corner to the others.
+    A voxel is its place in the flattened batch, a cell its first voxel."""
 
     shape: tuple[int, ...]
     offsets: Integer[Tensor, " corners"]  # from the first voxel of a cell to each of its corners

@@ -74,17 +74,13 @@ def lower_error(
             break
         start, move = x[:, active], error[:, active]
         if J is not None:
-            move = newton_move(sample_inside(J, start + w[:, active]), move)
+            d = len(move)
+            matrices = sample_inside(J, start + w[:, active]).T.view(-1, d, d)
+            damped = matrices + DAMPING * torch.eye(d, dtype=J.dtype, device=J.device)
+            move = (torch.linalg.pinv(damped) @ move.T[..., None])[..., 0].T
         tried = w[:, active] - step[active] * move
         left = tried + sample_inside(u, start + tried)
         better = left.square().sum(0) < error[:, active].square().sum(0)
         gained = active[better]
         w[:, gained], error[:, gained] = tried[:, better], left[:, better]
         step[active[~better]] /= 2
-
-
-def newton_move(J: Float[Tensor, "dd n"], error: Float[Tensor, "d n"]) -> Float[Tensor, "d n"]:
-    """J⁻¹ error at each of n points."""
-    d = len(error)
-    matrices = J.T.view(-1, d, d) + DAMPING * torch.eye(d, dtype=J.dtype, device=J.device)
-    return (torch.linalg.pinv(matrices) @ error.T[..., None])[..., 0].T

@@ -218,15 +218,10 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
 def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> Motion:
     """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`.
 
-    All frames have one scaling of intensities, and axes run as the world's while they are registered. Slices of a stack
-    are a batch, and move each within itself. No field folds by the strict count."""
-    whole = np.roll(cine.frames, -frame, axis=0).transpose(0, *(1 + axis for axis in plan.order))
-    turned = np.flip(whole, [1 + axis for axis in plan.grid.backward]).astype(np.float32)
+    All frames have one scaling of intensities. Slices of a stack move each within itself. No field folds by the strict
+    count."""
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
-        (scaled,) = rescale_jointly(torch.from_numpy(turned))
-        axis = plan.slice_axis
-        frames = scaled[:, None, None] if axis is None else scaled.movedim(1 + axis, 1)[:, :, None].contiguous()
-        cycle = track_cycle(plan, frames.to(plan.device), progress or (lambda part: None))
+        cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
         with few_threads(cycle.fields[0, 0, 0].numel()):  # a blend of two fields may fold
             mended = [
                 repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields
@@ -241,6 +236,16 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
     )
     repairs = tuple(mended[(k - frame) % len(cine)][1] for k in range(len(cine)))
     return Motion(np.roll(found, frame, axis=0), closed, repairs)
+
+
+def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 *s"]:
+    """The frames from the reference on, in [0, 1] by one scaling, axes as the world's run; slices are batches."""
+    whole = np.roll(cine.frames, -frame, axis=0).transpose(0, *(1 + axis for axis in plan.order))
+    turned = np.flip(whole, [1 + axis for axis in plan.grid.backward]).astype(np.float32)
+    (scaled,) = rescale_jointly(torch.from_numpy(turned))
+    if plan.slice_axis is None:
+        return scaled[:, None, None].to(plan.device)
+    return scaled.movedim(1 + plan.slice_axis, 1)[:, :, None].contiguous().to(plan.device)
 
 
 def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Progress) -> Cycle:

@@ -79,14 +79,12 @@ def cine_evidence(result: CineResult) -> CineEvidence:
     """The grounds of the verdict on a tracked cine."""
     fixed, grid, n, axis = result.cine.image(result.frame), result.cine.grid, len(result.cine), result.stack_axis
     frames, unmatched = [], np.full((0 if axis is None else grid.shape[axis], n), np.nan)
-    for k in range(n):
-        if k != result.frame:
-            moving, warped = result.cine.image(k), result.warped(k)
-            pair = PairResult(fixed=fixed, moving=moving, transform=result.transforms[k], warped=warped)
-            frames.append((k, evidence_of(pair)))
-            if axis is not None:
-                arrays = fixed.array, moving.array, warped.array
-                unmatched[:, k] = unmatched_by_slice(*arrays, grid.spacing, axis)
+    for k in (k for k in range(n) if k != result.frame):
+        moving, warped = result.cine.image(k), result.warped(k)
+        pair = PairResult(fixed=fixed, moving=moving, transform=result.transforms[k], warped=warped)
+        frames.append((k, evidence_of(pair)))
+        if axis is not None:
+            unmatched[:, k] = unmatched_by_slice(fixed.array, moving.array, warped.array, grid.spacing, axis)
     motion = result.fields, result.labelled.astype(float)
     return CineEvidence(
         tuple(frames),
@@ -378,12 +376,6 @@ def found_in(evidence: CineEvidence) -> list[CineRule]:
     """The rules that are not good of it, those that failed first, and that no other rule tells."""
     found = [rule for rule in FINDINGS if rule.level(evidence) != "good" and rule.is_told(evidence)]
     return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
-
-
-def verdict_of(result: CineResult) -> Verdict:
-    """What a tracked cine is worth, and what to try after such a run."""
-    dimension = len(result.cine.grid.shape) - (result.slice_axis is not None)
-    return judge_cine(result.evidence, Run(result.method, dimension, result.stack_axis is not None))
 
 
 def verdict_as_json(result: CineResult) -> dict[str, Any]:

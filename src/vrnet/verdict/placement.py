@@ -156,10 +156,6 @@ class CoarseImage:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.values.shape[2:])
 
-    def coarse(self, shape: tuple[int, ...]) -> "CoarseImage":
-        """Means over the voxels of a coarser grid, and where most of such a voxel counts."""
-        return CoarseImage(coarse(self.values, shape), (coarse(self.has.float(), shape) > 0.5).float())
-
     def at(self, points: Float[Tensor, "d *t"]) -> "CoarseImage":
         """The image at points in voxels; what lies beyond its border does not count."""
         last = torch.tensor(self.shape).view(-1, *[1] * len(self.shape)) - 1
@@ -179,7 +175,8 @@ def compare_placements(
     shape = coarse_shape(fixed.shape, spacing)
     sides = torch.tensor([n / m for n, m in zip(fixed.shape, shape, strict=True)])
     h = column(torch.tensor(spacing) * sides)
-    F, M = (image.coarse(shape) for image in (fixed, moving))
+    has = ((coarse(image.has.float(), shape) > 0.5).float() for image in (fixed, moving))  # most of a coarse voxel
+    F, M = (CoarseImage(coarse(image.values, shape), part) for image, part in zip((fixed, moving), has, strict=True))
     x = torch.stack(torch.meshgrid(*(torch.arange(n, dtype=torch.float32) for n in shape), indexing="ij"))
     structure = (Windows.of(F.values, (1,) * len(shape)).variance.sqrt() * F.has).flatten()
     motion = coarse(u, shape)[0] / column(sides)
