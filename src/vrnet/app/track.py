@@ -131,8 +131,7 @@ def transform_name(k: int, frames: int) -> str:
 def track_to_folder(
     request: "TrackingRequest", folder: Path, inputs: Sequence[Path | None], stage: Stage, *, report: bool
 ) -> tuple["CineResult", list[str]]:
-    """Track a cine and write the results in a folder, all at once; also returns their names. `stage` is told what is
-    done; `report` asks for a page and pictures too."""
+    """Track a cine and write the results in a folder; also returns their names. `report` asks for pictures too."""
     from vrnet.files import check_not_input, check_set, exists, own_files, replace_set
     from vrnet.report.cine import CURVES, REPORT_FILES
     from vrnet.report.cine_figures import write_report

@@ -200,8 +200,7 @@ class CineResult:
         return judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))
 
     def notes(self) -> list[str]:
-        """What a reader should know beside the verdict: whether it may be no cine, why there are no segments, and in
-        which frames folds were repaired."""
+        """What a reader should know beside the verdict."""
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
         if self.strain is not None and not self.strain.insertions:
             found.append(f"Segments are {NO_SEGMENTS}.")

@@ -33,8 +33,7 @@ def read_labels(
 ) -> tuple[Image, HeartLabels, LabelNames]:
     """The label map of a frame, which labels are the parts of the heart, and what labels are called.
 
-    BadInput unless it lies on the grid of the cine and shows a part of the heart; warnings tell what it lacks, before a
-    minute is spent on tracking."""
+    BadInput unless it lies on the grid of the cine and shows a part of the heart; warnings tell what it lacks."""
     labels = given_image("labels", given)
     if len(cine.grid.shape) == 2 and labels.grid.shape[2:] == (1,):  # one slice, saved as a stack with that header
         flat = grid_in_space(labels.grid, Path(labels.name))
@@ -62,8 +61,7 @@ def read_labels(
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
-    """The labels with what they mean: as in ACDC; a lone value is the wall, and what it encloses is labelled too. A
-    lone 3 that encloses little is the cavity, as in ACDC. Warnings say so, and how to say what a disc is."""
+    """The labels with what they mean: as in ACDC; but a lone value is the wall, or the cavity if it encloses little."""
     values = np.unique(labels.array[labels.array != 0])
     if len(values) > 1:
         return labels, HeartLabels()
@@ -87,8 +85,7 @@ def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
 
 
 def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
-    """The slices whose wall is an open arc, as at the outflow: the LV has no volume there, though the wall has; none
-    where the LV is not labelled at all."""
+    """The slices whose wall is an open arc, as at the outflow, where the LV has no volume; none without any LV."""
     walls, cavities = (in_planes(labels.array == part, labels) for part in (heart.wall, heart.lv))
     pairs = zip(walls, cavities, strict=True) if cavities.any() else ()
     return tuple(k for k, (wall, cavity) in enumerate(pairs) if is_open(wall, cavity | find_cavity(wall)))
@@ -139,8 +136,7 @@ def shown(names: LabelNames) -> str:
 
 
 def warn_of_exchanged_ventricles(maps: Sequence[Image], names: LabelNames) -> None:
-    """Warn where the wall encloses what is called the RV, as in files that count the LV as 1; and where one map is
-    numbered so, and another is not. Names that do not say which is the wall, the LV and the RV are of no such heart."""
+    """Warn where the wall encloses what is called the RV, or where one map is numbered so and another is not."""
     found = named_parts(names)
     if sorted(part for part, _ in found) != sorted(PARTS.values()):
         return

@@ -61,8 +61,7 @@ def green_strain(
 
 
 def spline_slope(u: Float[ndarray, "t c x y z"], axis: int, index: Integer[ndarray, "3 n"]) -> Float[ndarray, "t c n"]:
-    """Derivative per voxel along x or y of the cubic spline through u, at voxels: half the difference of the
-    coefficients of the spline on both sides."""
+    """Derivative per voxel along x or y, at voxels, of the cubic spline through u."""
     from scipy import ndimage
 
     coefficients = ndimage.spline_filter1d(u, 3, axis=2 + axis, output=np.float64)
@@ -74,8 +73,7 @@ def spline_slope(u: Float[ndarray, "t c x y z"], axis: int, index: Integer[ndarr
 def moved_contours(
     u: Float[ndarray, "t c x y z"], rings: list[Ring], spacing: tuple[float, float]
 ) -> Float[ndarray, "t+1 3 k r a"]:
-    """Where each ring's contours (k: endocardium, middle of the wall, epicardium) are in every frame, in mm within and
-    across slices; the reference itself comes before the frames."""
+    """Where each ring's contours (k: inner, middle, outer) are in the reference and then in every frame, in mm."""
     from scipy import ndimage
 
     still = np.stack([ring.contours() for ring in rings], 1)

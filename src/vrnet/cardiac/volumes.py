@@ -125,9 +125,7 @@ def muscle_in_cavity(
     reference: int,
     across: int | None = None,
 ) -> CavityMuscle | None:
-    """The muscle in the cavity of a tracked cine; None where no slice has both wall and cavity.
-
-    `across` is the axis of s across which slices lie: each has its own brightness."""
+    """The muscle in the cavity of a tracked cine; slices across an axis of s have their own brightness."""
     images, maps = (slices_first(array, across) for array in (frames, labels))
     image, known = images[reference], maps[reference]
     sizes = np.minimum(*((known == part).reshape(len(known), -1).sum(1) for part in (heart.wall, heart.lv)))
@@ -150,8 +148,7 @@ def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[n
 def like_muscle(
     image: Shaped[ndarray, "*p"], labels: Integer[ndarray, "*p"], heart: HeartLabels, sign: float
 ) -> tuple[float, float]:
-    """The part of a slice's cavity that is no brighter than half-way from the wall to blood, and the voxels of the
-    cavity: none where too little is labelled to tell."""
+    """The part of a cavity no brighter than half-way from wall to blood, and its voxels: 0 where these are too few."""
     wall, cavity = (sign * image[labels == label].astype(float) for label in (heart.wall, heart.lv))
     if min(len(wall), len(cavity)) < LEAST_VOXELS:
         return 0.0, 0.0

@@ -97,8 +97,7 @@ def find_ring(k: int, wall: Bool[ndarray, "x y"], spacing: tuple[float, float]) 
 def contour_radii(
     region: Bool[ndarray, "x y"], centre: Float[ndarray, " 2"], spacing: tuple[float, float]
 ) -> Float[ndarray, " a"]:
-    """r(θ) of the border of a region around the centre, in mm: how much of each ray lies inside, without the steps of
-    the raster."""
+    """r(θ) of the border of a region around the centre, in mm: how much of each ray lies inside."""
     from scipy import ndimage
 
     step = min(spacing) / SAMPLES_PER_VOXEL
@@ -154,8 +153,7 @@ def anterior_direction(grid: Grid) -> tuple[float, ...]:
 def find_insertions(
     ring: Ring, rv: Bool[ndarray, "x y"], spacing: tuple[float, float], anterior: tuple[float, float]
 ) -> Insertions | None:
-    """The ends of the arc along which the RV touches the LV; None where it does not, or where the direction to the
-    front does not tell the ends apart."""
+    """The ends of the arc along which the RV touches the LV; None where it does not, or none of them is anterior."""
     radius, angle = ring.polar(np.argwhere(rv) * np.array(spacing))
     epi = np.interp(angle, ring_angles(), ring.epi, period=2 * np.pi)
     arc = covered_arc(np.degrees(angle[radius - epi < CONTACT_MM]))

@@ -64,9 +64,7 @@ def sample_inside(field: Float[Tensor, "1 c *s"], x: Float[Tensor, "d n"]) -> Fl
 def lower_error(
     u: Tensor, x: Tensor, w: Tensor, error: Tensor, tolerance: float, max_iterations: int, J: Tensor | None = None
 ) -> None:
-    """Steps against the error, or with J = I + ∇u against J⁻¹ error, in place.
-
-    After a few rounds only a few points are still being worked at."""
+    """Steps against the error, or with J = I + ∇u against J⁻¹ error, in place, at the points that need them."""
     step = torch.ones_like(w[0])
     for _ in range(max_iterations):
         active = ((error.square().sum(0) > tolerance**2) & (step > SMALLEST_STEP)).nonzero()[:, 0]

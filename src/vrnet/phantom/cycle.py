@@ -230,8 +230,7 @@ class ExactVolumes:
 def exact_strain(
     beat: list[Motion], p: Float[Tensor, "3 *s"], labels: UInt8[Tensor, "*s"], levels: Float[Tensor, " z"]
 ) -> ExactStrain:
-    """The strain of a heart at every frame; p are the voxels of the reference in the frame of the heart, in slices at
-    these levels."""
+    """The strain of a heart at every frame, whose voxels in the reference are at p, in slices at these levels."""
     inside = labels == MYO
     wall, maps = p[:, inside].double(), torch.full((2, len(beat), *labels.shape), torch.nan)
     rings, measured = contours(beat[0].heart, levels.double()), []
@@ -270,8 +269,7 @@ def measure_rings(rings: Float[Tensor, "3 3 n z"]) -> tuple[Float[Tensor, " z"],
 
 
 def exact_volumes(heart: Heart, origins: list[Float[Tensor, "3 *s"]], spacing: tuple[float, ...]) -> ExactVolumes:
-    """Volumes of LV cavity, RV cavity and LV wall at every frame, of tissue that came from these points of the
-    reference; a single slice counts as 1 mm thick."""
+    """Volumes at every frame, of tissue that came from these points of the reference; a single slice is 1 mm thick."""
     found = []
     for origin in origins:
         (endo, epi), rv = heart.left_ventricle(origin), heart.right_ventricle(origin)

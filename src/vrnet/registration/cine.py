@@ -112,9 +112,7 @@ def go_round(
 def start_by_warping(
     find: Callable[[Tensor, Tensor], Tensor], still: Float[Tensor, "b d *s"] | None = None
 ) -> FindFrom:
-    """A method that knows of no start, given moving images that are warped by it.
-
-    `still` is what it finds between the reference and itself, if that is not zero."""
+    """A method that knows of no start, given images warped by it; `still` is what it finds in two equal images."""
 
     def find_from(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
         u = find(I0, warp(I1, start))
@@ -249,8 +247,7 @@ def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 
 
 
 def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Progress) -> Cycle:
-    """The motion of every frame. A network finds that of some frames, a solver how slices turn, and another refines
-    that of all."""
+    """The motion of every frame: a network's of some, a solver's of how slices turn, and another's that refines all."""
     n = len(frames)
     refinement, turning, seen = plan.refinement(n), plan.turning(n), plan.seen(n)
     if refinement is None:
@@ -280,10 +277,7 @@ def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float
 def refine(
     plan: TrackingPlan, method: Variational, frames: Float[Tensor, "t b 1 *s"], cycle: Cycle, tell: Progress
 ) -> Cycle:
-    """The cycle, whose fields are now those that a solver finds from them; that of the reference stays zero.
-
-    A start that leads to something worse than no motion, as beside a frame that shows something else, is no start:
-    there it is found anew, coarse to fine."""
+    """The fields that a solver finds from those of a cycle; anew, where a start is worse than no motion."""
     find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (method, ANEW))
     fields, others = cycle.fields, range(1, len(frames))
 

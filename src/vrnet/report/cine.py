@@ -210,8 +210,7 @@ def volume_table(volumes: Volumes) -> Table:
 
 
 def smallest_cavity(result: CineResult) -> int | None:
-    """The frame at which the LV is smallest, where outlines are least sure; None where it is not labelled in some
-    frame, or where that is the reference, whose outlines were given."""
+    """The frame at which the LV is smallest; None if some frame shows none, or if that is the reference."""
     if result.volumes is None or not result.volumes.lv_ml.all():
         return None
     smallest = int(result.volumes.lv_ml.argmin())
@@ -228,8 +227,7 @@ class LookAt(NamedTuple):
 
 
 def look_at(film: Film) -> LookAt | None:
-    """The slice and the frame of what is worst; of a good cine the frame where outlines are least sure. None where what
-    is wrong has no frame."""
+    """Where it is worst; of a good cine the frame where outlines are least sure. None where no frame is known."""
     worst = where_to_look(film.result.evidence)
     if worst is not None and worst.frame is not None:
         frame = frame_text(worst.frame)
@@ -408,8 +406,7 @@ def cine_data(film: Film) -> dict[str, Any]:
 
 
 def slice_points(film: Film, k: int) -> dict[str, Any]:
-    """The points of a slice in every frame, what they make, and the strain of the wall's voxels frame by frame, None
-    where it has no ring of wall; arrays in base 64."""
+    """The points of a slice in every frame, what they make, and the strain of the wall's voxels; arrays in base 64."""
     points, strain = material_points(film, k), None
     if film.strain is not None and len(points.corners):
         here = film.strain.index[2] == k

@@ -111,8 +111,7 @@ def plot_curves(axes: list["Axes"], result: CineResult) -> None:
 
 
 def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, " t"]) -> None:
-    """Global, with its peak marked; over it, where they are known, the levels: it is wide and pale, so that all are
-    seen where they agree."""
+    """Global, with its peak marked, wide and pale, so that the levels are seen over it where they agree."""
     peak, colour = strain.peak(measure), CURVE_COLOURS[GLOBAL]
     label = f"global, peak {peak.percent:.1f} %".replace("-", "−") if peak else GLOBAL
     ax.plot(times, strain.curve(measure), color=colour, linewidth=6, alpha=0.35, label=label, solid_capstyle="butt")
@@ -149,13 +148,11 @@ def draw_bullseye(ax: Any, strain: Strain) -> None:
 
 
 def write_film(film: Film, path: Path) -> None:
-    """Write the middle slice over the cycle: in grey with contours, and beside it with the strain of the wall or,
-    without labels, with the grid. Each frame is shown as long as it lasted; GIF counts in 10 ms, and browsers show none
-    for less than 20."""
+    """Write the middle slice over the cycle: with contours, and beside it with strain or, without labels, the grid."""
     points, times, file = material_points(film, film.main), film.result.cine.times_ms, BytesIO()
     first, *others = (reduce_colours(film_picture(film, points, t)) for t in range(len(film.frames)))
     duration = DEFAULT_FRAME_MS
-    if times is not None:
+    if times is not None:  # as long as it lasted; GIF counts in 10 ms, and browsers show none for less than 20
         duration = max(20, 10 * round((times[-1] - times[0]) / (len(times) - 1) / 10))
     first.save(file, "GIF", save_all=True, append_images=others, duration=duration, loop=0)
     write_bytes(file.getvalue(), path)

@@ -137,8 +137,7 @@ WITHOUT_SLICE = "look at that slice; if its outlines are off, leave it out of th
 
 
 def other_tracker(run: Run) -> str | None:
-    """The method that tracks best, and after it what is left. No advice leads back to a method that was left:
-    slices are tracked best by the model of hearts, and it is not said again that others track them too."""
+    """The method that tracks best, and after it what is left: no advice leads back to a method that was left."""
     if run.dimension == 2:
         model = f'`method="{SHORT_AXIS_CINE}"`, the model of hearts in the box'
         return None if without_average(run.method) == SHORT_AXIS_CINE else model

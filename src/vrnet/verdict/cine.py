@@ -48,8 +48,7 @@ NOTHING = Extreme()
 
 @dataclass(frozen=True)
 class HeartExtremes:
-    """The most that a heart, or one slice of it, does over a cycle, as parts of what it is in the reference; NOTHING of
-    what is not measured."""
+    """The most that a heart, or one slice of it, does over a cycle, as parts of what it is in the reference."""
 
     unevenness: Extreme = NOTHING  # see `unevenness`
     wall_change: Extreme = NOTHING  # of the wall's volume, or of its area in a slice, either way
@@ -123,8 +122,7 @@ def extremes_of_slices(
     reference: int,
     unmatched: Float[ndarray, "z t"],
 ) -> tuple[HeartExtremes, ...]:
-    """Those of each slice across an axis that has weight; what is unmatched is told of all of them, the rest of those
-    whose wall is a ring."""
+    """Those of each slice across an axis that has weight: likeness of all, the rest where the wall is a ring."""
     motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
     found = {k: HeartExtremes(unmatched=largest(unmatched[k], k)) for k in range(len(weights)) if weights[k].any()}
     if curves is None:
@@ -175,9 +173,8 @@ def unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], l
 def slice_stillness(
     fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, slices: list[int]
 ) -> dict[int, Extreme]:
-    """1 − m_k / M of these slices across an axis of s: m_k is the largest motion of slice k over the frames, M the
-    median of those that move, so that more than half of the slices may be still. The frame is that where they have
-    moved farthest; nothing is found where none moves."""
+    """1 − m_k / M of slices across an axis of s: m_k is the largest motion of slice k over the frames, M the median of
+    those that move. The frame is that where they have moved farthest; nothing is found where none moves."""
     motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
     lengths = {k: mean_lengths(motions[k], weights[k]) for k in slices}
     most = max((length.max() for length in lengths.values()), default=0.0)
@@ -200,10 +197,7 @@ def unmatched_by_slice(
     spacing: tuple[float, ...],
     across: int,
 ) -> Float[ndarray, " z"]:
-    """`Evidence.unmatched` within every slice across an axis of s: the part of its structure in fixed whose local
-    correlation with warped is below one half. Of a whole stack, one slice is little.
-
-    Windows lie within slices; one that shows nothing has 0."""
+    """`Evidence.unmatched` within every slice across an axis of s; a slice that shows nothing has 0."""
     sides = tuple(1 if axis == across else side for axis, side in enumerate(block_sides(fixed.shape, spacing)))
     I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
     F, W = intensity_range(I0).scale(I0), range_of_moving(I1.flatten(), I1w.flatten()).scale(I1w)

@@ -99,8 +99,7 @@ class Evidence:
 
 
 def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxyType({})) -> Evidence:
-    """The grounds of the verdict of a registered pair, by what the field does beyond an affine start; and what is known
-    of structures, where there are labels.
+    """The grounds of the verdict of a registered pair, by what the field does beyond an affine start.
 
     Images are compared where moving has values, and inside the masks: what they show elsewhere has no influence."""
     whole = Blocks.of(result)
@@ -157,8 +156,7 @@ def block_sides(shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int
 
 
 def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[Tensor, "1 c *t"]:
-    """Means over blocks, as a batch of one; the blocks at the end may be smaller. In double precision, which holds an
-    image whatever its offset and its unit."""
+    """Means over blocks, as a batch of one, in double precision; the blocks at the end may be smaller."""
     whole = torch.from_numpy(np.ascontiguousarray(image, dtype=np.float64))[None]
     if max(sides) == 1:
         return whole
@@ -223,10 +221,7 @@ class Blocks:
         )
 
     def likeness(self) -> dict[str, Any]:
-        """How alike fixed is to moving and to warped; what is unmatched; what shifts would gain.
-
-        Each place of fixed, where moving has it, weighs as much as it shows structure: by the deviation of its
-        window."""
+        """How alike the images are, each place weighted by the structure that its window shows in fixed."""
         F, M, W = self.fixed, self.moving, self.warped
         has_before, has_after = self.before & self.chosen, self.after & self.chosen
         a, before, after = (Windows.of(image, placement.window_radius(self.spacing)) for image in (F, M, W))
@@ -245,8 +240,7 @@ class Blocks:
         }
 
     def intensities(self) -> dict[str, Any]:
-        """How far apart the ranges of intensities are, infinitely where one image is constant; and the glare: the
-        ratio, 1 or more, of the parts of their ranges that images fill without their brightest tenths."""
+        """How far apart the ranges of intensities are, and how far a brightest tenth reaches beyond the rest."""
         narrow, wide = sorted(self.ranges, key=lambda each: each.width)
         is_constant = narrow.low == narrow.high and wide.low < wide.high
         rest = [float(np.quantile(image[self.chosen].numpy(), REST)) for image in (self.fixed, self.moving)]

@@ -91,16 +91,14 @@ class Windows(NamedTuple):
 
 
 def squared_correlation(a: Windows, b: Windows) -> Image:
-    """cov² / (var var) of two images in the window around each voxel: 1 where one is a linear map of the other, and
-    near 0 where a window shows noise alone."""
+    """cov² / (var var) of two images in the window around each voxel; near 0 where a window shows noise alone."""
     covariance = window_mean(a.image * b.image, a.radius).sub_(a.mean * b.mean)
     return covariance.square_().div_((a.variance + NOISE) * (b.variance + NOISE))
 
 
 def best_of_shifts(a: Windows, b: Windows, reach: int) -> Image:
-    """The greatest squared correlation of a with b moved by up to `reach` voxels along one axis of the window.
-
-    Near the border, where the other side would come in, it is that of no shift."""
+    """The greatest squared correlation of a with b moved by up to `reach` voxels along one axis; of no shift near the
+    border, where the other side would come in."""
     best = squared_correlation(a, b)
     axes = [(2 + axis, r) for axis, r in enumerate(a.radius) if r > 0]
     for (axis, r), by in product(axes, [k for k in range(-reach, reach + 1) if k]):
@@ -114,9 +112,7 @@ def best_of_shifts(a: Windows, b: Windows, reach: int) -> Image:
 
 
 def mutual_information(a: Image, b: Image, where: Bool[Tensor, "1 1 *s"]) -> float:
-    """I(a; b) / √(H(a) H(b)) of a joint histogram: 0 for independent images, 1 where each tells the other.
-
-    The bias of a histogram of few voxels is taken off (Miller and Madow)."""
+    """I(a; b) / √(H(a) H(b)) of a joint histogram, 0 to 1, without the bias of few voxels (Miller and Madow)."""
     if not where.any():
         return 0.0
     x, y = ((image[where] * (BINS - 1e-3)).long() for image in (a, b))

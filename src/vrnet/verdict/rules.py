@@ -304,8 +304,7 @@ def judge_pair(result: PairResult) -> Verdict:
 
 
 def run_of(result: PairResult) -> Run:
-    """How a registration was run, so that nothing is advised that was done; of a transform from a file it is known
-    whether there are masks, and what is recorded beside it."""
+    """How a registration was run, as far as that is known of a transform from a file."""
     run = Run(
         affine="none" if result.affine is None else result.affine.kind,
         is_matched=result.options.match_intensities,
