@@ -85,10 +85,7 @@ class Cycle(NamedTuple):
 
 
 def go_round(
-    find: FindFrom,
-    frames: Float[Tensor, "t b 1 *s"],
-    sigma: Smoothing,
-    after_step: Callable[[int], None] | None = None,
+    find: FindFrom, frames: Float[Tensor, "t b 1 *s"], sigma: Smoothing, after_step: Callable[[int], None] | None = None
 ) -> Cycle:
     """Track every frame of a cycle whose first is the reference.
 
