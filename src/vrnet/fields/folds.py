@@ -61,9 +61,13 @@ def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     if moving.shape[1] == 0 or not moving.any():
         return torch.ones_like(u[:, 0])
     least = torch.full_like(moving[:, 0], torch.inf)
-    rows = max(CELLS_AT_ONCE // moving[:, 0, 0].numel(), 1)
+    rows, first = max(CELLS_AT_ONCE // moving[:, 0, 0].numel(), 1), (0,) * moving.shape[1]
     for start in range(0, moving.shape[2] - 1, rows):
-        _lower(least[:, start : start + rows + 1], moving[:, :, start : start + rows + 1])
+        lowered, part = least[:, start : start + rows + 1], moving[:, :, start : start + rows + 1]
+        for k, (simplex, D) in enumerate(determinants(part)):
+            corner = simplex[0] if k < 2 ** len(first) else first  # of a simplex in the middle: where its cell begins
+            place = lowered[(slice(None), *_part(corner, part.shape[2:]))]
+            torch.minimum(place, D, out=place)
     return least.view(u.shape[0], *u.shape[2:])
 
 
@@ -75,14 +79,6 @@ def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *t"]:
 
 def long_axes(u: Float[Tensor, "b d *s"]) -> list[int]:
     return [i for i, n in enumerate(u.shape[2:]) if n > 1]
-
-
-def _lower(least: Tensor, u: Tensor) -> None:
-    """Lower the numbers at the voxels of u to the determinants of its simplices."""
-    shape = u.shape[2:]
-    for k, (simplex, D) in enumerate(determinants(u)):
-        place = least[(slice(None), *_part(simplex[0] if k < 2 ** len(shape) else (0,) * len(shape), shape))]
-        torch.minimum(place, D, out=place)
 
 
 def determinants(u: Float[Tensor, "b d *s"]) -> Iterator[tuple[Simplex, Float[Tensor, "b *c"]]]:
