@@ -61,7 +61,7 @@ def read_labels(
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
-    """The labels with what they mean, as in ACDC: a lone value is the wall, but a lone 3 that encloses little the LV."""
+    """The labels with what they mean, as in ACDC: a lone value is the wall, a lone 3 that encloses little the LV."""
     values = np.unique(labels.array[labels.array != 0])
     if len(values) > 1:
         return labels, HeartLabels()
