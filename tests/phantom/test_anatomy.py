@@ -28,7 +28,7 @@ def motion():
 
 @pytest.fixture
 def heart():
-    return NORMAL.draw_heart(RandomSource.seeded(1))
+    return NORMAL.draw(RandomSource.seeded(1), through_plane=True).heart
 
 
 def test_the_frame_of_the_heart_is_that_of_the_picture_turned_and_shifted():

@@ -43,7 +43,8 @@ class Pathology:
 
     def draw(self, random: RandomSource, through_plane: bool) -> Motion:
         """A heart with this pathology, and how it beats; what moves along its axis is left out if it must."""
-        heart = self.draw_heart(random)
+        drawn, endo, wall = Heart.draw(random), random.uniform(*self.endo), random.uniform(*self.wall)
+        heart = replace(drawn, endo=endo, wall=wall, rv_height=(endo + wall) * random.uniform(0.9, 1.1))
         motion = Motion.draw(heart, random)
         return replace(
             motion,
@@ -52,11 +53,6 @@ class Pathology:
             descent=motion.descent if through_plane else 0.0,
             inner=INNER_SHARE,
         )
-
-    def draw_heart(self, random: RandomSource) -> Heart:
-        """The ventricles."""
-        drawn, endo, wall = Heart.draw(random), random.uniform(*self.endo), random.uniform(*self.wall)
-        return replace(drawn, endo=endo, wall=wall, rv_height=(endo + wall) * random.uniform(0.9, 1.1))
 
 
 NORMAL = Pathology(endo=(20.5, 23.0), wall=(10.5, 12.0), ejection=(0.58, 0.61), twist=(0.14, 0.22))

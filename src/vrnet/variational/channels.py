@@ -47,7 +47,8 @@ def self_similarity(
 
     D is the mean squared difference of the patches about the two neighbours, each `distance` from the voxel along an
     axis, and V the mean of D − min D over the pairs. (M. Heinrich et al., MICCAI 2013.)"""
-    neighbours = [shift(I, axis, steps) for axis, steps in steps_along_axes(distance, h)]
+    steps = [(axis, max(1, n)) for axis, n in enumerate(in_voxels(distance, h))]
+    neighbours = [shift(I, axis, sign * n) for axis, n in steps for sign in (-1, 1)]
     at_right_angles = [(a, b) for a, b in combinations(range(len(neighbours)), 2) if a // 2 != b // 2]
     patches = in_voxels(radius, h)
     D = torch.cat([local_mean((neighbours[a] - neighbours[b]).square(), patches) for a, b in at_right_angles], dim=1)
@@ -56,11 +57,6 @@ def self_similarity(
     middle = V.flatten(1).mean(1).view(-1, *[1] * (I.dim() - 1))
     V = torch.maximum(torch.minimum(V, GREATEST_VARIANCE * middle), LEAST_VARIANCE * middle)
     return torch.exp(-D / (V + torch.finfo(I.dtype).tiny))
-
-
-def steps_along_axes(distance: float, h: RelativeSpacing) -> list[tuple[int, int]]:
-    """(axis, voxels) of the neighbours at a distance along each axis, to both sides; at least one voxel away."""
-    return [(axis, sign * max(1, n)) for axis, n in enumerate(in_voxels(distance, h)) for sign in (-1, 1)]
 
 
 def shift(I: Float[Tensor, "b c *s"], axis: int, steps: int) -> Float[Tensor, "b c *s"]:

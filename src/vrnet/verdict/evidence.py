@@ -105,7 +105,10 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
     whole = Blocks.of(result)
     near = whole
     if result.compared is not None and max(whole.sides) > 1:
-        near = Blocks.of(result, box_about(result.compared, result.grid.spacing))
+        h = result.grid.spacing  # the smallest box that holds what is compared, and its context
+        reach = (ceil(CONTEXT * min(h) / edge) for edge in h)
+        places = zip(np.nonzero(result.compared), reach, strict=True)
+        near = Blocks.of(result, tuple(slice(max(at.min() - n, 0), at.max() + 1 + n) for at, n in places))
     images = CoarseImage(whole.fixed, whole.chosen), CoarseImage(whole.started, whole.before)
     found, turned, mirrored = placement.compare_placements(*images, whole.u, whole.spacing)
     before, after = whole.before.float().mean().item(), whole.after.float().mean().item()
@@ -136,13 +139,6 @@ LEAST_DETERMINANT = 0.05  # what a fold counts as, in the mean of log det
 Box = tuple[slice, ...]
 Image = Float[Tensor, "1 1 *t"]
 Where = Bool[Tensor, "1 1 *t"]
-
-
-def box_about(compared: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> Box:
-    """The smallest box that holds what is compared, and its CONTEXT."""
-    ends = ((int(places.min()), int(places.max()) + 1) for places in np.nonzero(compared))
-    context = (ceil(CONTEXT * min(spacing) / h) for h in spacing)
-    return tuple(slice(max(start - n, 0), stop + n) for (start, stop), n in zip(ends, context, strict=True))
 
 
 def block_sides(shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
