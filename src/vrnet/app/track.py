@@ -5,16 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vrnet.app.arguments import (
-    CineFile,
-    DeviceOptions,
-    Folder,
-    Group,
-    LabelNamesText,
-    MethodOptions,
-    Name,
-    OptionalFile,
-)
+from vrnet.app import arguments
 from vrnet.errors import Progress, Stage, counted, in_runs, numbered
 from vrnet.vocabulary import Slices
 
@@ -42,24 +33,24 @@ class Track:
     docs/cine.md says more of inputs, labels, methods and files.
     """
 
-    cine: CineFile
+    cine: arguments.CineFile
     """One whole cycle: NIfTI, MHA, NRRD or DICOM."""
-    out: Folder
+    out: arguments.Folder
     """Folder for the results; made if it is not there."""
-    labels: OptionalFile = None
+    labels: arguments.OptionalFile = None
     """Label map of the reference: 1 RV, 2 wall, 3 cavity."""
     report: bool = False
     """Write a page on which the heart beats, and pictures."""
     frame: int = 0
     """The reference, from 0: best end-diastole."""
-    label_names: LabelNamesText = None
+    label_names: arguments.LabelNamesText = None
     """What the labels are, if not as above; SET: acdc, ukbb."""
-    method: Name = "default"
+    method: arguments.Name = "default"
     """Any name that `vrnet methods` lists."""
     slices: Slices = "auto"
     """Track each slice by itself, or all together."""
-    method_options: Group[MethodOptions]
-    device_options: Group[DeviceOptions]
+    method_options: arguments.Group[arguments.MethodOptions]
+    device_options: arguments.Group[arguments.DeviceOptions]
 
     def run(self) -> None:
         from vrnet.app.console import end_if_failed, print_line, print_verdict, screen, stage_progress
@@ -71,14 +62,9 @@ class Track:
         with stage_progress() as stage:
             stage("reading")
             request = prepare_tracking(
-                self.cine,
-                method,
-                labels=self.labels,
-                frame=self.frame,
-                slices=self.slices,
-                label_names=self.label_names,
-                device=device,
-            )
+                self.cine, method, labels=self.labels, frame=self.frame, slices=self.slices,
+                label_names=self.label_names, device=device,
+            )  # fmt: skip
             inputs = self.cine, self.labels, self.method_options.weights
             result, written = track_to_folder(request, self.out, inputs, stage, report=self.report)
         screen.print(result_table(result))

@@ -108,7 +108,7 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
         h = result.grid.spacing  # the smallest box that holds what is compared, and its context
         reach = (ceil(CONTEXT * min(h) / edge) for edge in h)
         places = zip(np.nonzero(result.compared), reach, strict=True)
-        near = Blocks.of(result, tuple(slice(max(at.min() - n, 0), at.max() + 1 + n) for at, n in places))
+        near = Blocks.of(result, tuple(slice(max(int(at.min()) - n, 0), int(at.max()) + 1 + n) for at, n in places))
     images = CoarseImage(whole.fixed, whole.chosen), CoarseImage(whole.started, whole.before)
     found, turned, mirrored = placement.compare_placements(*images, whole.u, whole.spacing)
     before, after = whole.before.float().mean().item(), whole.after.float().mean().item()
