@@ -131,14 +131,14 @@ def test_a_field_without_folds_stays_as_it_is(d):
     assert unfold(kept).field is kept
 
 
-@pytest.mark.parametrize(("amplitude", "sigma"), [(0.3, 0.0), (1.0, 1.0), (5.0, 3.0), (100.0, 0.0), (1e6, 1.0)])
-def test_no_field_folds_after_repair(d, amplitude, sigma):
+def test_no_field_folds_after_repair(d):
     """White noise and smooth noise, from a part of a voxel to a million voxels."""
-    u = amplitude * torch.cat([smooth_noise(SHAPES[d], sigma, seed) for seed in range(2)]).float()
-    fixed, folded, _ = unfold(u)
-    assert torch.equal(folded, ~(smallest_determinant(u) > 0))
-    assert folds(fixed) == 0
-    assert smallest_determinant(fixed).min() >= MARGIN
+    for amplitude, sigma in ((0.3, 0.0), (1.0, 1.0), (5.0, 3.0), (100.0, 0.0), (1e6, 1.0)):
+        u = amplitude * torch.cat([smooth_noise(SHAPES[d], sigma, seed) for seed in range(2)]).float()
+        fixed, folded, _ = unfold(u)
+        assert torch.equal(folded, ~(smallest_determinant(u) > 0))
+        assert folds(fixed) == 0
+        assert smallest_determinant(fixed).min() >= MARGIN
 
 
 def test_displacements_whose_products_overflow_have_an_end(d):
@@ -147,14 +147,14 @@ def test_displacements_whose_products_overflow_have_an_end(d):
     assert smallest_determinant(unfold(u).field).min() >= MARGIN
 
 
-@pytest.mark.parametrize("shape", [(2, 2), (30, 1), (1, 7, 9), (2, 2, 2)])
-def test_no_grid_is_too_small(shape):
-    u = 3 * torch.randn(2, len(shape), *shape, generator=torch.Generator().manual_seed(1))
-    fixed = unfold(u).field
-    assert smallest_determinant(u).min() < 0
-    assert smallest_determinant(fixed).min() >= MARGIN
-    flat = [i for i, n in enumerate(shape) if n == 1]
-    assert torch.equal(fixed[:, flat], u[:, flat])
+def test_no_grid_is_too_small():
+    for shape in ((2, 2), (30, 1), (1, 7, 9), (2, 2, 2)):
+        u = 3 * torch.randn(2, len(shape), *shape, generator=torch.Generator().manual_seed(1))
+        fixed = unfold(u).field
+        assert smallest_determinant(u).min() < 0
+        assert smallest_determinant(fixed).min() >= MARGIN
+        flat = [i for i, n in enumerate(shape) if n == 1]
+        assert torch.equal(fixed[:, flat], u[:, flat])
 
 
 def test_constant_motion_is_kept_by_a_repair_that_has_to_shrink(d, monkeypatch):
