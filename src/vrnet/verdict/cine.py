@@ -372,6 +372,12 @@ def found_in(evidence: CineEvidence) -> list[CineRule]:
     return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
 
 
+def verdict_of(result: CineResult) -> Verdict:
+    """What a tracked cine is worth, and what to try after such a run."""
+    dimension = len(result.cine.grid.shape) - (result.slice_axis is not None)
+    return judge_cine(result.evidence, Run(result.method, dimension, result.stack_axis is not None))
+
+
 def verdict_as_json(result: CineResult) -> dict[str, Any]:
     """The verdict as summary.json holds it, with what to try as options of the command, and where it is worst."""
     verdict, worst = result.verdict, where_to_look(result.evidence)

@@ -105,7 +105,8 @@ def best_of_shifts(a: Windows, b: Windows, reach: int) -> Image:
         n, margin = best.shape[axis], r + reach
         if n > 2 * margin:
             inner = best.narrow(axis, margin, n - 2 * margin)
-            moved = Windows(*(part.roll(by, axis) for part in b[:3]), b.radius)
+            image, mean, variance = (part.roll(by, axis) for part in b[:3])
+            moved = Windows(image, mean, variance, b.radius)
             tried = squared_correlation(a, moved).narrow(axis, margin, n - 2 * margin)
             torch.maximum(inner, tried, out=inner)
     return best
