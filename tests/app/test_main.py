@@ -119,7 +119,7 @@ main()
 """
 
 
-HELP = [[command, "--help"] for command in ("register", "cohort", "track")]
+HELP = [[command, "--help"] for command in ("register", "cohort", "track", "paper")]
 
 
 @pytest.mark.parametrize(

@@ -3,24 +3,18 @@
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from vrnet.app.arguments import OF_A_SPLIT, DeviceOptions, Folder, Group, Jobs, SourceOptions, refuse_options
 from vrnet.app.console import STOPPED, paper_table, print_line, screen, stage_progress
-from vrnet.cohort.run import check_jobs
-from vrnet.data.prepared import PACK_SUFFIX, prepare_split
 from vrnet.errors import BadInput, Stage, did_you_mean
-from vrnet.files import write_rows
-from vrnet.paper.budget import BUDGETS, DIMENSIONS, Budget
-from vrnet.paper.figures import FIGURES
-from vrnet.paper.results import Results
-from vrnet.paper.specs import TABLES
-from vrnet.paper.study import PrepareSplit, Say, Study
-from vrnet.paper.tables import OTHER_TABLES, Table, build_table
-from vrnet.report.figures import save
-from vrnet.training.settings import check_weights
+
+if TYPE_CHECKING:
+    from vrnet.paper.budget import Budget
+    from vrnet.paper.study import Say, Study
+    from vrnet.paper.tables import Table
 
 FIGURE_DATA = "acdc"
 MAX_SEEDS = 1000
@@ -87,12 +81,20 @@ class Paper:
         print_line(f"Wrote {', '.join(path.name for path in written)} in {written[0].parent}.")
 
     @property
-    def chosen_budget(self) -> Budget:
+    def chosen_budget(self) -> "Budget":
         """What may be spent on each learned method."""
+        from vrnet.paper.budget import BUDGETS
+
         return BUDGETS["quick" if self.quick else self.budget]
 
     def check(self) -> None:
         """BadInput where there is no such table or figure, or options are given that it does not depend on."""
+        from vrnet.cohort.run import check_jobs
+        from vrnet.paper.figures import FIGURES
+        from vrnet.paper.specs import TABLES
+        from vrnet.paper.tables import OTHER_TABLES
+        from vrnet.training.settings import check_weights
+
         known = {"table": (*TABLES, *OTHER_TABLES), "figure": tuple(FIGURES)}
         if self.name not in known[self.kind]:
             other = "figure" if self.kind == "table" else "table"
@@ -123,8 +125,11 @@ class Paper:
 # "short" name it, so that they replace no others.
 
 
-def make_table(asked: Paper, stage: Stage, say: Say) -> tuple[Table, list[Path]]:
+def make_table(asked: Paper, stage: Stage, say: "Say") -> tuple["Table", list[Path]]:
     """A table, and the files that it was written to."""
+    from vrnet.paper.specs import TABLES
+    from vrnet.paper.tables import OTHER_TABLES, build_table
+
     asked.check()
     if asked.name in OTHER_TABLES:
         table, stem = OTHER_TABLES[asked.name](asked.out, asked.chosen_budget, stage), asked.name
@@ -136,8 +141,13 @@ def make_table(asked: Paper, stage: Stage, say: Say) -> tuple[Table, list[Path]]
     return table, table.write(asked.out / "tables", with_budget(stem, asked.chosen_budget))
 
 
-def make_figure(asked: Paper, stage: Stage, say: Say) -> list[Path]:
+def make_figure(asked: Paper, stage: Stage, say: "Say") -> list[Path]:
     """Draw a figure, and write it beside the numbers that it was drawn from; return both files."""
+    from vrnet.files import write_rows
+    from vrnet.paper.budget import DIMENSIONS
+    from vrnet.paper.figures import FIGURES
+    from vrnet.report.figures import save
+
     asked.check()
     own = asked.data if asked.data in DIMENSIONS else FIGURE_DATA  # a figure can be drawn of any dimension
     study = plan_study(asked, own, None, stage, say)
@@ -150,8 +160,13 @@ def make_figure(asked: Paper, stage: Stage, say: Say) -> list[Path]:
     return paths
 
 
-def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: Say) -> Study:
+def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: "Say") -> "Study":
     """A study of the data set that is named; else of the table's own; where the reader has none, of the fallback."""
+    from vrnet.data.prepared import PACK_SUFFIX, prepare_split
+    from vrnet.paper.budget import DIMENSIONS
+    from vrnet.paper.results import Results
+    from vrnet.paper.study import PrepareSplit, Study
+
     source, budget, d = asked.source_options.source(asked.data), asked.chosen_budget, DIMENSIONS[own]
     split: PrepareSplit
     if budget.phantoms is not None:
@@ -174,5 +189,5 @@ def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: 
     return Study(results, split, stage, say, asked.device_options.device, asked.jobs)
 
 
-def with_budget(stem: str, budget: Budget) -> str:
+def with_budget(stem: str, budget: "Budget") -> str:
     return stem if budget.name == "short" else f"{stem}_{budget.name}"
