@@ -23,6 +23,7 @@ def test_a_monotone_contrast_keeps_the_order_of_intensities_and_the_other_does_n
         assert all(y.min() >= 0 and y.max() <= 1 and y.dtype == x.dtype for y in (rising, other))
 
 
+@pytest.mark.release
 def test_what_was_measured_is_not_measured_again(pairs, tmp_path, monkeypatch):
     path, contrast_names = tmp_path / "rows.csv", ["same", "scaled"]
     measure_all(pairs, ["identity"], contrast_names, path)

@@ -263,6 +263,7 @@ def itk_of_a_host():
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(before)
 
 
+@pytest.mark.release
 def test_a_fork_registers_as_its_parent_does(as_users_run, two_threads):
     expected = register(*pair(3), "TV-L1").field
     np.testing.assert_allclose(in_fork(lambda: register(*pair(3), "TV-L1").field), expected, atol=1e-3)

@@ -146,6 +146,7 @@ def test_a_second_run_does_nothing_and_another_parameter_does_all_again(vrnet, p
     assert all(path.stat().st_mtime_ns == before[path] for path in (out / "subjects").rglob("*"))
 
 
+@pytest.mark.release
 def test_shards_do_the_list_together_and_the_last_writes_the_tables(vrnet, pairs, tmp_path):
     """The tables of another method, whose results are going, do not stay meanwhile."""
     out, other = tmp_path / "out", (*QUICK[:-1], "warps=3")
@@ -381,6 +382,7 @@ def test_the_table_has_the_numbers_of_each_summary(tracked):
     assert [row["group"] for row in rows(tracked)] == ["a", "b"]
 
 
+@pytest.mark.release
 def test_what_is_not_labelled_has_empty_cells(cines, vrnet, tmp_path):
     """A subject whose labels have no wall, and one who has no labels, beside one who has all."""
     folder = cines.parent
@@ -432,6 +434,7 @@ def test_names_that_cannot_be_tracked_by_are_told_before_the_work(cines, vrnet, 
     assert (status, "name a part of the heart" in err, (tmp_path / "out").exists()) == (2, True, False)
 
 
+@pytest.mark.release
 def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, tracked, tmp_path):
     status, _, err = vrnet("cohort", cines, "--out", tmp_path, *QUICK, "--bids", "--label-names", "1=RV,2=Myo,3=LV")
     assert status == 0, err

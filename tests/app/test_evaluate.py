@@ -10,6 +10,7 @@ from vrnet import BadInput, Grid, Image, Transform, read_image, write_image
 from vrnet.evaluation.split import measure_subject
 
 
+@pytest.mark.release
 def test_evaluate_measures_what_register_measured(register, vrnet, files, tmp_path):
     labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
     folder, _ = register(*labels)

@@ -102,6 +102,7 @@ def test_the_page_says_what_was_run_and_how_well(done):
     assert stages == ["registering with TV-L1", "measuring", "writing"]
 
 
+@pytest.mark.release
 def test_what_is_written_and_said_names_what_the_default_came_to(pair, tmp_path):
     stages = []
 
@@ -118,6 +119,7 @@ def test_what_is_written_and_said_names_what_the_default_came_to(pair, tmp_path)
     assert metrics["dice"]["after"]["mean"] > 0.9
 
 
+@pytest.mark.release
 def test_a_trained_model_is_named_with_its_weights_and_evaluated_as_it_is_registered(pair, tmp_path):
     path = saved(tmp_path)
     result, metrics, _ = register_files(quiet, pair, load_method(path), tmp_path / "out", report=True)
@@ -132,11 +134,13 @@ def test_a_trained_model_is_named_with_its_weights_and_evaluated_as_it_is_regist
         find_or_load(quiet, pair, "t.nii.gz", path)
 
 
+@pytest.mark.release
 def test_the_page_says_whether_intensities_were_matched(pair, tmp_path):
     register_files(quiet, pair, parse("TV-L1"), tmp_path, RegistrationOptions(match_intensities=True), report=True)
     assert "moving matched to the histogram of fixed" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.release
 def test_what_is_written_says_that_there_were_masks_and_measures_inside_both(pair, tmp_path):
     """Before and after, by the voxels that SimpleITK finds inside."""
     dilated = [

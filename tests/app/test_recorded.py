@@ -103,6 +103,7 @@ def again(vrnet, tmp_path):
 # An affine start, and intensities that were matched.
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_transform_is_judged_as_it_was_when_it_was_found(hearts, again, kind):
     out = hearts / kind
@@ -140,6 +141,7 @@ def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp
     assert "equally bright" not in again(hearts, tmp_path / "alone.nii.gz")[0]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -282,6 +284,7 @@ def test_an_evaluation_does_not_replace_the_record_of_a_registration(vrnet, hear
         (hearts / "both" / ".vrnet.json").unlink(missing_ok=True)
 
 
+@pytest.mark.release
 def test_an_evaluation_replaces_its_own_earlier_one_but_not_the_measures_of_a_page(vrnet, hearts, again, tmp_path):
     again(hearts, hearts / "both" / "transform.nii.gz")
     pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"

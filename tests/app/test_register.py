@@ -24,6 +24,7 @@ def test_register_writes_the_documented_files_and_no_other(register):
     assert all(name in out for name in RESULTS)
 
 
+@pytest.mark.release
 def test_register_with_labels_and_a_report_writes_those_too(register, files):
     labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
     folder, out = register(*labels, "--report")
@@ -40,6 +41,7 @@ def test_register_with_labels_and_a_report_writes_those_too(register, files):
     assert read_image(folder / "warped_labels.nii.gz").array.dtype == read_image(labels[3]).array.dtype
 
 
+@pytest.mark.release
 def test_an_average_is_named_and_another_field(register):
     fields = []
     for words in ((), ("--average",)):
@@ -65,6 +67,7 @@ def test_an_affine_start_is_written_on_its_own_and_is_part_of_the_transform(regi
     assert read_json(folder / "metrics.json")["affine"] is None
 
 
+@pytest.mark.release
 def test_images_far_apart_are_registered_given_an_affine_start(vrnet, files, tmp_path):
     moving = read_image(files / "moving.nii.gz")
     write_image(replace(moving, grid=replace(moving.grid, origin=(7e3, 0.0))), tmp_path / "away.nii.gz")
@@ -183,6 +186,7 @@ def test_masks_are_given_as_files_and_named_in_what_is_written(register, files):
     assert file_names(folder) == RESULTS
 
 
+@pytest.mark.release
 def test_what_an_earlier_run_left_is_gone(register, files):
     folder, _ = register("--moving-labels", files / "moving_labels.nii.gz", "--report")
     (folder / "mine.txt").write_text("kept")
@@ -200,6 +204,7 @@ def test_a_label_that_cannot_be_measured_is_null(register, files, tmp_path):
     assert distances["mean"] > 0
 
 
+@pytest.mark.release
 def test_slices_can_be_told_to_go_together(vrnet, tmp_path):
     rng = np.random.default_rng(0)
     for name in ("a", "b"):
@@ -232,6 +237,7 @@ def test_weights_are_a_method_of_their_own(register, vrnet, files, tmp_path):
     assert found[0]["similarity"]["mae_after"] != found[0]["similarity"]["mae_before"]
 
 
+@pytest.mark.release
 def test_parameters_can_be_set_and_are_in_the_name_that_results_carry(register):
     folder, out = register("--method", "TV-L1", "--set", "lam=0.15", "--set", "warps=2", "--report")
     name = "TV-L1(lam=0.15,warps=2)"
@@ -259,6 +265,7 @@ def test_what_cannot_be_set_is_refused_before_anything_is_read(vrnet, tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.release
 def test_a_failed_registration_writes_everything_says_why_and_ends_with_status_3(vrnet, files, tmp_path):
     """Moving turned by 90° and its contrast inverted."""
     moving = read_image(files / "moving.nii.gz")
@@ -278,6 +285,7 @@ def test_a_failed_registration_writes_everything_says_why_and_ends_with_status_3
     assert all(reason.replace("'", "&#39;") in page for reason in verdict["reasons"])
 
 
+@pytest.mark.release
 def test_results_say_which_code_made_them(register):
     folder, _ = register("--report")
     provenance = read_json(folder / "metrics.json")["provenance"]
@@ -286,6 +294,7 @@ def test_results_say_which_code_made_them(register):
     assert (commit() or "") in (folder / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.release
 def test_folds_are_repaired_and_said_to_be_unless_they_are_kept(vrnet, tmp_path):
     """Of images that have nothing in common, which bring the field to fold."""
     rng, grid = np.random.default_rng(0), Grid.plain((40, 36), (1.0, 1.5))

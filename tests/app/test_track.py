@@ -87,6 +87,7 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
     assert of_wall.max() == pytest.approx(summary["strain"]["peaks"]["global"]["green_radial"]["percent"])
 
 
+@pytest.mark.release
 def test_the_cavity_alone_has_volumes_and_says_what_strain_needs(track, files, beat):
     write_image(Image((beat.labels.numpy() == 3) * np.uint8(3), GRID), files / "cavity.nii.gz")
     status, out, err = track("--labels", files / "cavity.nii.gz")

@@ -99,6 +99,7 @@ def test_a_second_run_in_the_same_folder_is_refused_before_anything_is_read(trai
     assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
+@pytest.mark.release
 def test_a_pack_gives_the_run_of_the_folder(train, vrnet, data, tmp_path):
     status, out, err = vrnet("prepare", *data, "--out", tmp_path / "hearts.npz")
     assert status == 0, err
@@ -213,6 +214,7 @@ def test_pairs_without_labels_are_trained_on_by_the_loss_alone(vrnet, hearts, tm
     assert f"after {best['step']} steps: loss {float(best['val_loss']):.4f} (unregistered 0." in out
 
 
+@pytest.mark.release
 def test_a_preset_and_what_changes_it_are_written_down(train):
     words = "--precision", "float32", "--recompute", "yes", "--seed", 5
     training = config(train("run", "--preset", "ukbb", *words)[0])["training"]
@@ -378,6 +380,7 @@ def test_a_template_is_a_method_an_image_and_a_picture(made):
     assert f"--weights {folder / 'weights.safetensors'}" in out
 
 
+@pytest.mark.release
 def test_register_evaluate_and_methods_take_it(made, vrnet, hearts, data, tmp_path):
     folder, _ = made
     weights = "--weights", folder / "weights.safetensors"

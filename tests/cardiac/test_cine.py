@@ -43,6 +43,7 @@ def test_closure_is_the_mean_length_in_mm_over_the_labels(exact):
     assert_allclose([*exact.closure_mm.values()], [length, length], rtol=1e-6)
 
 
+@pytest.mark.release
 def test_frames_whose_folds_were_repaired_are_told(exact):
     repair = Repair(1.0, 2.5, 0.1, 0.2, 0.3, 0.4, (0, 0, 0))
     mended = replace(exact, repairs=(None, repair, None, replace(repair, changed_percent=4.0), None))
@@ -53,6 +54,7 @@ def test_frames_whose_folds_were_repaired_are_told(exact):
     assert mended.metrics()["frames_with_repaired_folds"] == [1, 3]
 
 
+@pytest.mark.release
 def test_without_labels_there_is_motion_alone(beat, exact):
     bare = without_labels(exact)
     assert_allclose(exact.volumes.lv_ml, beat.volumes.lv_ml, rtol=0.03)
@@ -79,6 +81,7 @@ def test_the_cavity_alone_has_the_ejection_fraction_that_it_has_beside_the_wall(
     assert np.isnan([said["volumes"]["mass_g"], said["volumes"]["rv_ejection_fraction_percent"]]).all()
 
 
+@pytest.mark.release
 def test_names_of_labels_say_what_is_what_and_are_shown(exact):
     """A structure that is no part of what is measured has its name too."""
     numbers = {1: 30, 2: 20, 3: 10}
@@ -100,6 +103,7 @@ def test_names_of_labels_say_what_is_what_and_are_shown(exact):
             track(exact.cine, **{"labels": Image(array, GRID), "label_names": names} | others)
 
 
+@pytest.mark.release
 def test_a_slice_whose_wall_is_open_is_told_beside_the_volumes(exact):
     labels = exact.reference_labels.array.copy()
     labels[: labels.shape[0] // 2, :, 1] = 0
@@ -224,6 +228,7 @@ def test_a_slice_that_is_frozen_between_beating_ones_is_named():
     assert worst_of(frozen)["slice"] == 2
 
 
+@pytest.mark.release
 def test_muscle_in_the_cavity_is_evidence_of_motion_that_was_missed(exact):
     assert exact.muscle_in_cavity.whole.max() < 0.1
     missed = replace(exact, fields=np.zeros_like(exact.fields))

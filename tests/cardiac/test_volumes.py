@@ -44,6 +44,7 @@ def test_ejection_fractions_are_those_of_the_ventricles_that_are_labelled():
     assert np.isnan(none["LV"])
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("pathology", ["normal", "infarct"])
 def test_volumes_of_a_phantom_are_exact_to_one_percent(pathology):

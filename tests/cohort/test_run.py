@@ -317,6 +317,7 @@ class NotThere:
         return int, ("x",)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("recipe", [None, {"commit": "b" * 40}])
 def test_workers_that_are_unfit_end_the_run_and_no_subject_is_a_failure(tmp_path, subjects, dies, recipe, monkeypatch):
     """They have no vrnet, or another one."""
@@ -328,6 +329,7 @@ def test_workers_that_are_unfit_end_the_run_and_no_subject_is_a_failure(tmp_path
     assert task.folder.names_of_failures() == set()
 
 
+@pytest.mark.release
 def test_a_worker_that_does_not_see_the_files_is_stopped_and_another_does_its_subjects(
     tmp_path, subjects, dies, monkeypatch
 ):

@@ -131,6 +131,7 @@ def test_a_field_without_folds_stays_as_it_is(d):
     assert unfold(kept).field is kept
 
 
+@pytest.mark.release
 def test_no_field_folds_after_repair(d):
     """White noise and smooth noise, from a part of a voxel to a million voxels."""
     for amplitude, sigma in ((0.3, 0.0), (1.0, 1.0), (5.0, 3.0), (100.0, 0.0), (1e6, 1.0)):

@@ -31,6 +31,7 @@ def test_an_external_tool_recovers_a_known_motion(d, name, tmp_path, monkeypatch
     assert not list(tmp_path.iterdir()), "nothing is left in the working directory"
 
 
+@pytest.mark.release
 def test_each_pair_of_a_batch_is_registered_by_itself():
     I0, I1, _ = moved_texture(2)
     both = parse("Demons").build(2)(torch.cat([I0, I1]), torch.cat([I1, I0]), None)
@@ -49,6 +50,7 @@ def test_a_parameter_may_have_a_value_for_each_dimension(d):
     assert not torch.allclose(found, other)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", [slow("FFD(iterations=30)"), "Demons", slow("SyN")])
 def test_external_tools_keep_to_masks(name, tmp_path, monkeypatch):
     """What lies outside has no influence, and what lies inside has more than without masks."""

@@ -309,6 +309,7 @@ def test_the_model_in_the_box_is_the_one_that_registers():
     torch.testing.assert_close(field, expected)
 
 
+@pytest.mark.release
 def test_a_model_in_the_box_knows_its_dimension():
     patient = phantoms(1, 3)[0]
     I0, I1 = patient["fixed"][None], patient["moving"][None]
@@ -326,6 +327,7 @@ def test_every_call_gives_a_network_of_its_own():
     assert not torch.equal(next(net.parameters()), next(load_bundled(SHORT_AXIS).model.parameters()))
 
 
+@pytest.mark.release
 def test_a_network_trained_elsewhere_registers_once_it_is_saved(tmp_path):
     """A few steps of a plain loop make the images more alike, and the file gives the very same field."""
     torch.manual_seed(0)

@@ -121,6 +121,7 @@ def test_weights_that_are_not_finite_are_refused(stored, monkeypatch):
         load_weights(path)
 
 
+@pytest.mark.release
 def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(stored):
     """As of the padding of the header, a bit may mean nothing."""
     path, model = stored
@@ -351,6 +352,7 @@ def test_names_of_templates_parse_and_print():
         assert parse_template(name) is None
 
 
+@pytest.mark.release
 def test_it_comes_back_as_it_was(kept, smooth_image, d):
     path, model = kept
     again, _ = load_weights(path)
@@ -373,6 +375,7 @@ def test_what_a_file_holds_is_a_method_without_a_network(kept, d):
     assert found.masks == vrnet.parse("Gaussian-LNCC").masks
 
 
+@pytest.mark.release
 def test_what_one_way_finds_the_other_takes_back(kept, d):
     """An image registered to itself hardly moves away from its border, however far it lies from the template."""
     path, model = kept

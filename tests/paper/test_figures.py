@@ -125,6 +125,7 @@ def test_a_damaged_count_of_subjects_is_told(study):
         draw_efficiency(made)
 
 
+@pytest.mark.release
 def test_parameterisations_and_boxplots_draw_one_box_per_method_and_structure(known):
     figure, numbers = draw_parameterisations(known({"R-L2-6x1-Θ1": 0.1, "R-L2-6x1": 0.0}))
     (ax,) = figure.axes
@@ -155,6 +156,7 @@ def ready(d, study, monkeypatch):
     return made
 
 
+@pytest.mark.release
 def test_the_comparison_shows_the_images_then_one_column_per_method_that_can_run(ready):
     figure, numbers = draw_comparison(ready)
     names = [name for name in COMPARED_METHODS[ready.d] if name != "SyN"]
@@ -174,6 +176,7 @@ def test_the_comparison_shows_the_images_then_one_column_per_method_that_can_run
     assert any(abs(row["mean_difference"] - still["mean_difference"]) > 1e-6 for row in numbers)
 
 
+@pytest.mark.release
 def test_denoising_has_the_start_and_one_state_per_cascade(ready):
     figure, numbers = draw_denoising(ready)
     count = {2: 6, 3: 2}[ready.d]

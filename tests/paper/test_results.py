@@ -29,6 +29,7 @@ def test_runs_that_differ_have_folders_of_their_own_whose_names_every_file_syste
     assert all(name.isascii() and not set(name) & set('<>:"/\\|?*') for name in names)
 
 
+@pytest.mark.release
 def test_an_averaged_method_has_results_of_its_own_and_the_training_of_the_plain_one(study):
     made = study()
     plain, averaged = (made.results.entry(name) for name in ("VoxelMorph", "VoxelMorph+average"))

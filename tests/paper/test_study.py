@@ -143,6 +143,7 @@ def test_without_lightning_no_subjects_are_prepared_to_train_on(study, monkeypat
         made.complete([made.results.entry("VoxelMorph")])
 
 
+@pytest.mark.release
 def test_an_interrupted_call_goes_on_where_it_was_stopped(study, steps, stop_after):
     made, whole = study(steps(4)), study(steps(4))
     whole = replace(whole, results=replace(whole.results, out=whole.results.out / "whole"))
@@ -160,6 +161,7 @@ def test_an_interrupted_call_goes_on_where_it_was_stopped(study, steps, stop_aft
     assert scores[0] == scores[1]
 
 
+@pytest.mark.release
 def test_networks_are_trained_with_other_seeds_and_on_as_many_subjects_as_are_asked_for(study, monkeypatch):
     trained, made = [], study()
     monkeypatch.setattr(

@@ -72,6 +72,7 @@ def test_no_field_folds():
     assert smallest_determinant(c.fields).min() > 0
 
 
+@pytest.mark.release
 def test_normal_hearts_have_the_strain_and_the_ejection_fraction_of_healthy_adults():
     """About -18 %, 25 to 35 % and 60 %, in a slice and in a stack."""
     for c in (beat(seed, "normal") for seed in range(3)):
@@ -90,6 +91,7 @@ def test_dilated_hearts_move_less_and_hypertrophic_ones_empty_more():
     assert mean_strain(dilated.strain.circumferential, dilated.end_systole) > -14
 
 
+@pytest.mark.release
 def test_the_whole_heart_keeps_its_wall_when_it_moves_through_the_planes():
     c = beat(1, "normal", STACK, 3, through_plane=True)
     assert c.fields[:, 2].abs().max() * 8 > 5
@@ -146,6 +148,7 @@ def test_what_no_cycle_can_be_is_refused():
 # The motion, which is undone exactly, and its rhythm.
 
 
+@pytest.mark.release
 def test_the_motion_is_undone_to_a_ten_thousandth_of_a_voxel():
     y = voxel_positions((64, 64, 48), (2.4,) * 3, level=0.0)
     for seed in range(4):
@@ -220,6 +223,7 @@ def test_a_seed_is_a_patient():
         assert not torch.equal(getattr(first, name), getattr(other, name))
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("seed", "grid"), [(0, CUT), (3, ((96, 96, 72), 1.6))])
 def test_the_field_brings_moving_and_its_labels_onto_fixed(seed, grid):
     p = patient(seed, grid)
@@ -235,6 +239,7 @@ def test_hearts_overlap_before_registration_as_in_acdc():
     assert 0.5 < sum(mean_dice(p.fixed_labels, p.moving_labels) for p in hearts) / len(hearts) < 0.7
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("grid", [CUT, VOLUME])
 def test_the_field_never_folds(grid):
     for seed in range(8 if grid is CUT else 2):

@@ -106,6 +106,7 @@ def test_contrast_does_not_matter(d):
     assert error_mm(find_affine(heart(d), inverted, "rigid"), true, heart(d).grid) < 0.5
 
 
+@pytest.mark.release
 def test_headers_may_have_lost_where_and_how_an_image_lies(d):
     """The voxels stay, and the header says the world's axes, a kilometre away."""
     plain = Grid.plain(heart(d).grid.shape, heart(d).grid.spacing)
@@ -115,6 +116,7 @@ def test_headers_may_have_lost_where_and_how_an_image_lies(d):
     assert np.median(np.linalg.norm(found - lost.grid.points(x), axis=1)) < 0.5
 
 
+@pytest.mark.release
 def test_a_stack_of_thick_slices_is_turned_in_space():
     """Nine slices 10 mm apart: they are never made thicker, whatever the level."""
     volume, h = heart(3), 10.0
@@ -127,6 +129,7 @@ def test_a_stack_of_thick_slices_is_turned_in_space():
     assert error_mm(found, true, grid) < 2
 
 
+@pytest.mark.release
 @SLOW_IN_3D
 def test_results_are_the_same_to_the_bit_on_any_number_of_threads(d):
     moving, masks = misplaced_heart(d, known(heart(d).grid, "rigid", 20, 15.0))

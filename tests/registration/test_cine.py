@@ -207,6 +207,7 @@ def small_stack():
     return Cine(beat.frames.numpy(), Grid.plain((40, 36, 2), (3.2, 3.2, 10.0)))
 
 
+@pytest.mark.release
 def test_storage_does_not_matter():
     """The axes of the array exchanged, one of them reversed: the same motion in the world."""
     plain = small_stack()
@@ -238,6 +239,7 @@ def test_a_change_of_brightness_of_one_frame_is_seen_by_one_scaling():
     assert np.abs(run(Cine(dark, cine.grid)).fields[2] - run(cine).fields[2]).max() > 0.1
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("d", "is_network"), [(2, True), (3, True), (3, False)])
 def test_progress_goes_from_0_to_1_and_does_not_jump(d, is_network):
     """Where nothing turns, as of volumes, a network tells a step of each frame, and not the part of turning at once."""
@@ -293,6 +295,7 @@ def test_the_chain_of_a_network_is_turned_and_refined_and_not_its_one_step(monke
     assert solver.refinement(5) is solver.turning(5) is None
 
 
+@pytest.mark.release
 def test_a_start_that_is_worse_than_no_motion_is_forgotten(beat):
     """As that beside a frame of noise; the solver alone would keep no motion there."""
     cine, t = as_cine(beat), beat.end_systole

@@ -182,6 +182,7 @@ def test_thick_slices_are_registered_each_unless_told_otherwise():
         register_images(*heart(2)[:2], slices="each")
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("options", "method", "weights"),
     [({"match_intensities": True}, "short-axis", "short_axis.safetensors"),
@@ -293,6 +294,7 @@ def test_with_an_affine_start_it_does_not_matter_where_an_image_lies(d):
     assert scores[1] > scores[0] - 0.01
 
 
+@pytest.mark.release
 def test_the_whole_transform_of_a_file_makes_warped_in_simpleitk_and_ants(d, tmp_path):
     ants = pytest.importorskip("ants", reason="ANTs is not installed: pip install antspyx")
     fixed, (moving, _), files = heart(d)[0], misplaced(d), [str(tmp_path / f"{n}.nii.gz") for n in ("f", "m", "t")]
@@ -311,6 +313,7 @@ def test_the_whole_transform_of_a_file_makes_warped_in_simpleitk_and_ants(d, tmp
         assert (np.abs(theirs - warped)[inside] < 1e-2).mean() > 0.99
 
 
+@pytest.mark.release
 def test_slices_are_registered_each_in_the_stack_that_is_seen_through_the_affine_map():
     """What is left after the affine map moves nothing across slices."""
     fixed, moving = (in_slices(image, 10.0) for image in heart(3)[:2])

@@ -85,6 +85,7 @@ def test_an_artefact_outside_the_mask_changes_nothing_inside_and_without_a_mask_
     assert own == both == 0
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("name", "which"), [("short-axis", "fixed"), ("TV-L1", "moving")])
 def test_the_same_holds_on_a_real_heart(name, which, data_root, as_users_run):
     sample = ACDC(data_root / "acdc").prepare("patient003", "evaluation")
@@ -121,6 +122,7 @@ def test_a_mask_of_ones_is_no_mask(name, d):
     assert np.array_equal(masked.energies, plain.energies)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("method", "d"), [("VoxelMorph-w4", 2), ("2xRC-Net-w2", 3), ("C-L1-2x1-w2", 3)])
 def test_networks_see_nothing_of_what_is_outside(method, d):
     """Also slice by slice, where the masks do not reach every slice."""
@@ -151,6 +153,7 @@ def test_slices_that_are_registered_each_are_in_painted_each_from_itself():
     assert 0 < means[5] < means[4]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("d", "scaling"), [(2, "jointly"), (3, "each")])
 def test_intensities_are_scaled_by_what_is_inside(d, scaling):
     """A model sees the 1st to 99th percentile of the voxels inside in [0, 1]; of an image without a mask, likewise."""
@@ -241,6 +244,7 @@ def half_heart_errors(seed):
     return [error[seen].mean() for error in errors]
 
 
+@pytest.mark.release
 def test_where_moving_has_no_voxels_motion_is_found_up_to_its_border(as_users_run):
     """Closer to the truth than when fixed fills the gap, which asks for no motion there."""
     found, filled = np.mean([half_heart_errors(seed) for seed in range(4)], axis=0)
@@ -496,6 +500,7 @@ def test_outside_the_box_a_field_is_that_of_the_nearest_voxel():
     np.testing.assert_array_equal(carried[0], nearest)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("method", "masked"), [("Gaussian-LNCC(warps=5,finest_warps=5)", False), ("TV-L1(warps=5)", True)]
 )
@@ -572,6 +577,7 @@ def test_outside_the_box_a_field_ends_smoothly_without_folds(length):
     assert smallest_determinant(found).min() > 0.5
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("method", "given"),
     [("Gaussian-LNCC(warps=5,finest_warps=5)", "fixed_mask"), ("Gaussian-L2(warps=5)", "moving_mask")],

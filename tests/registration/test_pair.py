@@ -64,6 +64,7 @@ def given(pair, transform, **how):
     return PairResult(**vars(pair), transform=transform, warped=transform.apply(pair.moving, pair.fixed.grid), **how)
 
 
+@pytest.mark.release
 def test_metrics_are_those_that_the_command_writes(pair, tmp_path, vrnet):
     names = ("fixed", "moving", "fixed_labels", "moving_labels")
     files = [tmp_path / f"{name}.nii.gz" for name in names]
@@ -189,6 +190,7 @@ def test_after_a_far_affine_start_what_is_shown_is_the_deformation_beyond_it(tmp
     assert "beyond the affine start" in run.report(tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.release
 def test_measures_do_not_depend_on_how_the_images_are_stored():
     order, flips = [2, 0, 1], (True, False, True)
     heart, grid = phantom(5, (24, 22, 20), 5.0), Grid.plain((24, 22, 20), (5.0, 5.0, 15.0))
@@ -330,6 +332,7 @@ def check_card(html):
     assert "url(" not in html
 
 
+@pytest.mark.release
 def test_figures_and_cards_show_themselves_and_tell_the_verdict(pair, result, on_arrays):
     for shown in (result, result.transform, pair.fixed, on_arrays):
         assert shown.show()._repr_png_().startswith(b"\x89PNG")
@@ -353,6 +356,7 @@ def test_pictures_of_opposite_contrasts_have_no_differences(pair, tmp_path, monk
     assert len(drawn) == 1
 
 
+@pytest.mark.release
 def test_names_never_become_code_in_a_notebook():
     """Those of images and cines: whatever a file is called, its card shows the name as it is."""
     beat = cycle(0, (40, 40), (4.5, 4.5), frames=3)

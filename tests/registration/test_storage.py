@@ -80,6 +80,7 @@ def test_either_order_to_store_a_picture_gives_one_transform(method):
     assert farthest_apart(pair(2), method, [TURNS[2][k] for k in (1, 2, 4, 7)]) < AGREEMENT_MM
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("kind", "method", "options"),

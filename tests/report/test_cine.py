@@ -236,6 +236,7 @@ def test_where_something_is_found_the_smallest_cavity_is_not_looked_at(film):
 # The page and the pictures.
 
 
+@pytest.mark.release
 def test_a_report_is_a_page_with_pictures_beside_it_or_the_page_alone(heart, tmp_path):
     heart = judged(heart)
     page = heart.report(tmp_path / "new" / "folder")
@@ -333,6 +334,7 @@ def test_with_labels_the_frame_of_the_smallest_cavity_is_shown_and_else_the_fart
     assert smallest_cavity(without_labels(heart)) is None
 
 
+@pytest.mark.release
 def test_figure_card_and_thumbnail_show_the_same_frame_counted_from_1(heart):
     k = shown_frame(heart)
     assert (shown_pair(heart).moving == heart.cine.frames[k]).all()
@@ -390,6 +392,7 @@ def strips(pictures):
     return [np.split(picture[-STRIP_PIXELS:], [picture.shape[1] // 3], axis=1) for picture in pictures]
 
 
+@pytest.mark.release
 def test_the_film_repeats_at_the_speed_of_the_heart_and_says_its_frame_and_what_its_colours_mean(heart, tmp_path):
     shown = pictures_of(heart, tmp_path / "cine.gif")
     with Picture.open(tmp_path / "cine.gif") as found:

@@ -43,6 +43,7 @@ def test_a_network_learns_one_pair_by_heart(d, data, denoiser, turned, tmp_path)
     assert loss[fast] < 0.5 * loss[1e-12]
 
 
+@pytest.mark.release
 def test_the_same_seed_gives_the_same_run_and_another_another(hearts, tmp_path):
     train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), parse_trainable(NAMES[2])
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):

@@ -30,6 +30,7 @@ def split_of(images, spacing=None, names=None):
     return PreparedSplit("blobs", "train", tuple(samples), {}, True)
 
 
+@pytest.mark.release
 def test_of_images_moved_apart_the_template_lies_between_them_and_is_sharp():
     """The mean of one image moved by four displacements, whose mean is none, is that image where it was."""
     middle, moves = blob((12, 16)), [(3, 0), (-3, 0), (0, 3), (0, -3)]

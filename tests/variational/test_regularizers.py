@@ -194,6 +194,7 @@ def test_folding_counts_what_is_below_its_margin_and_nothing_else(d, random):
         torch.testing.assert_close(value.sum(), cells.sum())  # no cell begins at the far border
 
 
+@pytest.mark.release
 def test_a_field_descends_on_folding_until_it_does_not_fold(d, random):
     u = (0.3 * random(1, d, *SMALL[d])).requires_grad_()
     assert (smallest_determinant(u.detach()) <= 0).any()

@@ -107,6 +107,7 @@ def test_frames_of_noise_are_failed_and_named(noisy):
     assert "frames 5 to 7" in verdict.reasons[0], "people count from 1"
 
 
+@pytest.mark.release
 def test_a_cine_that_does_not_close_says_how_far(beat):
     verdict = tracking_of(beat, closing_mm=5.0).verdict
     assert verdict.level == "failed"
@@ -179,6 +180,7 @@ def test_what_is_wrong_in_half_of_the_slices_and_the_whole_is_said_of_the_whole_
     assert [reason.split(":")[0] for reason in judge_cine(other).reasons] == ["The motion jumps at frame 5", "Slice 4"]
 
 
+@pytest.mark.release
 def test_slices_that_are_unlike_are_named_unless_the_frames_tell_it_and_half_of_them_are(noisy, exact):
     slices = tuple(HeartExtremes(unmatched=Extreme(value, 5, k)) for k, value in enumerate((0.9, 0.1, 0.2)))
     one = replace(exact.evidence, slices=slices)

@@ -78,12 +78,14 @@ def has_reason(verdict, words):
     return any(words in reason for reason in verdict.reasons)
 
 
+@pytest.mark.release
 def test_the_true_motion_is_good_and_has_no_reasons(heart):
     fixed, moving, field, spacing = heart
     assert judge(fixed, moving, field, spacing=spacing) == Verdict("good")
     assert judge(fixed.numpy(), moving.numpy(), field.numpy()).level == "good"
 
 
+@pytest.mark.release
 def test_one_scan_given_twice_is_good_though_a_model_moves_it_by_less_than_a_voxel(heart):
     """Interpolation takes information from an image that told all of the other."""
     fixed, _, field, spacing = heart
@@ -220,6 +222,7 @@ def test_few_blocks_of_a_large_image_are_called_blocks():
     assert has_reason(judge_evidence(few), "at only 400 blocks of 4 voxels: ")
 
 
+@pytest.mark.release
 def test_inside_a_small_mask_a_large_image_is_judged_as_one_that_was_cut_out_of_it(heart, d):
     """By its voxels and not by blocks of them, wherever it lies in the large one."""
     fixed, moving, field, spacing = heart
@@ -244,6 +247,7 @@ def test_images_of_a_few_voxels_are_looked_at():
     assert judge(tiny, tiny, torch.zeros(2, 2, 2)).level == "look"
 
 
+@pytest.mark.release
 def test_opposite_contrast_is_a_cause_where_it_did_harm_and_none_where_it_did_not(heart):
     fixed, moving, field, spacing = heart
     harmed = evidence(fixed, 1 - moving, -2 * field, spacing)
@@ -297,6 +301,7 @@ def test_images_that_would_fit_better_mirrored_or_turned_are_not_good_however_we
     assert judge_evidence(replace(well, coarse_found=0.05, coarse_turned=0.45, coarse_mirrored=0.3)).level == "good"
 
 
+@pytest.mark.release
 def test_an_affine_start_is_judged_by_what_it_left_not_by_how_images_lay(hearts):
     """A volume that lay turned by 90°, and was turned back."""
     patient = hearts[3]
@@ -333,6 +338,7 @@ def test_a_wild_field_stretches_more_than_is_plausible(heart):
     assert judge(fixed, moving, wild, spacing=spacing).level == "failed"
 
 
+@pytest.mark.release
 def test_motion_of_a_third_of_the_image_is_too_large_unless_it_is_affine_and_not_beyond_the_border(heart):
     fixed, moving, field, spacing = heart
     n = fixed.shape[0]
@@ -413,6 +419,7 @@ def test_a_verdict_is_the_same_again_and_short_and_printed_in_lines(flat):
     assert str(Verdict("look", ("It moved.",), ("this",))) == "look at it\nIt moved.\nTry: this."
 
 
+@pytest.mark.release
 def test_large_images_are_judged_on_blocks_as_small_ones_are(hearts):
     """The same heart on a grid three times as fine, which is averaged over blocks."""
     patient = hearts[3]
