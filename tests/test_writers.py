@@ -88,10 +88,7 @@ def limit(folder, old):
 
 @pytest.mark.parametrize(
     ("name", "place"),
-    [
-        *((name, limit) for name in WRITERS),
-        *((name, tmpfs) for name in ("x.nii.gz", "t.h5", "m.json")),
-    ],
+    [*((name, limit) for name in WRITERS), *((name, tmpfs) for name in ("x.nii.gz", "t.h5", "m.json"))],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_file_that_does_not_fit_is_refused_and_the_old_one_stays(tmp_path, name, place):

@@ -15,24 +15,12 @@ from .images.io import write_image as write_image
 from .images.transforms import Transform as Transform
 from .images.transforms import compose as compose
 from .methods.method import Method as Method
-from .methods.names import (
-    names as names,
-)
-from .methods.names import (
-    network as network,
-)
-from .methods.names import (
-    parameters as parameters,
-)
-from .methods.names import (
-    parse as parse,
-)
-from .methods.names import (
-    save_network as save_network,
-)
-from .methods.names import (
-    with_parameters as with_parameters,
-)
+from .methods.names import names as names
+from .methods.names import network as network
+from .methods.names import parameters as parameters
+from .methods.names import parse as parse
+from .methods.names import save_network as save_network
+from .methods.names import with_parameters as with_parameters
 from .methods.solvers import Variational as Variational
 from .methods.weights import Trained as Trained
 from .methods.weights import load_method as load_method

@@ -20,10 +20,7 @@ IGNORED = {
         (*OF_FILE, "--ignore-masks", "--ignore-recorded"),
         "--ignore-masks would have no effect with --ignore-recorded",
     ),
-    "what is recorded of a method": (
-        (*PAIR, "--ignore-recorded"),
-        "would have no effect on identity, of which",
-    ),
+    "what is recorded of a method": ((*PAIR, "--ignore-recorded"), "would have no effect on identity, of which"),
     "a method where a folder is listed": ((*SCAN, "--method", "TV-L1", "--set", "lam=1"), "--method, --set would"),
     "names of labels that no subject has": ((*LIST, "--label-names", "1=RV,2=Myo"), "pairs.csv names no labels"),
     "names of labels of a cine without": (

@@ -74,8 +74,7 @@ def limit(folder):
 
 
 @pytest.mark.parametrize(
-    ("command", "place"),
-    [*((command, limit) for command in commands(Path(), Path(), ())), ("register", tmpfs)],
+    ("command", "place"), [*((command, limit) for command in commands(Path(), Path(), ())), ("register", tmpfs)]
 )
 def test_a_command_whose_files_do_not_fit_says_so_and_calls_nothing_written(
     vrnet, inputs, tmp_path, data, command, place

@@ -120,12 +120,7 @@ def test_structures_have_names_wherever_they_are_shown_and_numbers_where_program
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("1=RV,4=LA", "no voxel has the label 4"),
-        ("RV", "give them as 1=RV,2=Myo,3=LV"),
-        (None, ""),
-    ],
+    ("given", "said"), [("1=RV,4=LA", "no voxel has the label 4"), ("RV", "give them as 1=RV,2=Myo,3=LV"), (None, "")]
 )
 def test_names_that_name_nothing_end_in_one_line(vrnet, files, tmp_path, given, said):
     """Also names without labels, which would be names of nothing."""
@@ -422,10 +417,7 @@ def test_a_page_comes_alone_and_a_failed_transform_ends_with_3(report, tmp_path)
 
 @pytest.mark.parametrize(
     ("transform", "out", "words", "message"),
-    [
-        ("absent.h5", "page.html", (), "there is no"),
-        ("fixed.nii.gz", "page.html", (), "is not a transform"),
-    ],
+    [("absent.h5", "page.html", (), "there is no"), ("fixed.nii.gz", "page.html", (), "is not a transform")],
 )
 def test_what_cannot_be_reported_is_told_in_one_line(report, tmp_path, transform, out, words, message):
     status, _, err = report(transform, out, *words)

@@ -8,15 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
 from tests.cardiac.hearts import MYO, SPACING, contracted_towards, moved_by, phantom_stack, ring, stack, turned
-from vrnet.cardiac.strain import (
-    MEASURES,
-    green_strain,
-    moved_contours,
-    spline_slope,
-    strain,
-    strain_map,
-    wall_voxels,
-)
+from vrnet.cardiac.strain import MEASURES, green_strain, moved_contours, spline_slope, strain, strain_map, wall_voxels
 from vrnet.cardiac.wall import Insertions, LeftOut, anterior_direction, find_rings
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid

@@ -3,14 +3,7 @@
 import pytest
 
 from vrnet import BadInput
-from vrnet.cohort.table import (
-    CINES,
-    check_files,
-    find_missing,
-    is_folder_name,
-    read_table,
-    rename_carried,
-)
+from vrnet.cohort.table import CINES, check_files, find_missing, is_folder_name, read_table, rename_carried
 
 
 def write(folder, text, name="pairs.csv"):

@@ -164,10 +164,7 @@ def test_a_structure_one_voxel_thick_keeps_the_slices_of_its_image(x):
     assert_allclose(found["1"], np.mean([1, 2, 3, 4]))
 
 
-EXTREMES = {
-    "int64": [-(2**63), 2**62, 2**62 + 1, 2**63 - 1],
-    "uint64": [2**63, 2**64 - 2, 2**64 - 1],
-}
+EXTREMES = {"int64": [-(2**63), 2**62, 2**62 + 1, 2**63 - 1], "uint64": [2**63, 2**64 - 2, 2**64 - 1]}
 
 
 @pytest.mark.parametrize("dtype", EXTREMES)

@@ -84,11 +84,7 @@ def two_sizes(folder):
 
 def two_directions(folder):
     write_slices(folder, CINE, STACK)
-    return write_slices(
-        folder / "other",
-        CINE,
-        make_grid(STACK.shape, STACK.spacing, STACK.origin, np.eye(3)),
-    )
+    return write_slices(folder / "other", CINE, make_grid(STACK.shape, STACK.spacing, STACK.origin, np.eye(3)))
 
 
 BAD = {

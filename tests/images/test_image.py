@@ -66,10 +66,7 @@ def test_integers_are_a_label_map_as_they_are(dtype):
     assert as_labels(image) is image
 
 
-@pytest.mark.parametrize(
-    ("values", "dtype"),
-    [([0, 1], "?"), ([0.0, 3.0, -2.0], "f4"), ([0.0, 3e9, 2.0**40], "f8")],
-)
+@pytest.mark.parametrize(("values", "dtype"), [([0, 1], "?"), ([0.0, 3.0, -2.0], "f4"), ([0.0, 3e9, 2.0**40], "f8")])
 def test_truth_values_and_whole_floats_become_the_integers_they_are(values, dtype):
     image = labels(values, dtype)
     found = as_labels(image)
@@ -302,10 +299,7 @@ def test_a_good_pair_becomes_tensors_of_its_values(d):
     np.testing.assert_array_equal(I1, moving)
 
 
-@pytest.mark.parametrize(
-    "spacing",
-    [(1.0,), (1.0, 0.0), (1.0, np.nan), 1.5, ("1", "1")],
-)
+@pytest.mark.parametrize("spacing", [(1.0,), (1.0, 0.0), (1.0, np.nan), 1.5, ("1", "1")])
 def test_a_spacing_is_one_positive_number_per_axis(spacing):
     with pytest.raises(BadInput, match="give 2 numbers above zero, one per axis"):
         check_spacing(spacing, 2)

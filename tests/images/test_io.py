@@ -184,10 +184,7 @@ def test_a_folder_with_no_series_or_several_is_refused_without_a_word_from_itk(t
     assert "holds 2 DICOM series" in refusal(tmp_path / "two")
 
 
-@pytest.mark.parametrize(
-    ("mode", "suffix"),
-    [("L", ".png"), ("RGBA", ".png"), ("P", ".png"), ("RGB", ".jpg")],
-)
+@pytest.mark.parametrize(("mode", "suffix"), [("L", ".png"), ("RGBA", ".png"), ("P", ".png"), ("RGB", ".jpg")])
 def test_a_grey_picture_is_an_image_also_if_saved_in_colour(tmp_path, mode, suffix):
     """A picture's rows are the image's second axis, as in ITK."""
     rows = (255 * picture(Grid.plain((24, 20), (1.0, 1.0)), 4).array).astype(np.uint8)

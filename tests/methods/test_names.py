@@ -88,12 +88,7 @@ def test_a_method_whose_package_is_absent_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize(
     ("wrong", "meant"),
-    [
-        ("TVL1", "TV-L1"),
-        ("R-L1-3:2", "R-L1-3x2"),
-        ("RC-Net", "3xRC-Net"),
-        ("short-axis+averag", "short-axis"),
-    ],
+    [("TVL1", "TV-L1"), ("R-L1-3:2", "R-L1-3x2"), ("RC-Net", "3xRC-Net"), ("short-axis+averag", "short-axis")],
 )
 def test_a_slip_of_the_pen_is_answered_with_the_name_meant(wrong, meant):
     with pytest.raises(BadInput, match=f'^no method is called "{re.escape(wrong)}": did you mean {meant}\\?$'):

@@ -67,11 +67,7 @@ def test_in_use_a_wide_convolution_computes_in_half_precision_and_a_narrow_one_r
 
 @pytest.mark.parametrize(
     ("inputs", "outputs", "dtype", "is_trained"),
-    [
-        (2, 64, torch.float32, False),
-        (32, 32, torch.float64, False),
-        (32, 32, torch.float32, True),
-    ],
+    [(2, 64, torch.float32, False), (32, 32, torch.float64, False), (32, 32, torch.float32, True)],
 )
 def test_what_is_narrow_trained_or_precise_is_not_rounded(half_precision, random, inputs, outputs, dtype, is_trained):
     conv, x = Conv2d(inputs, outputs, 3).to(dtype), random(1, inputs, 8, 8).to(dtype)

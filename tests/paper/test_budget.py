@@ -33,10 +33,7 @@ def test_budgets_differ_by_what_they_say_alone():
     assert (central.widths, long.widths, long.alphas_of) == (short.widths, consistent.widths, consistent)
     for data in DIMENSIONS:
         assert augmented.training[data].augmentation is not None
-        assert paper.training[data] in (
-            augmented.training[data],
-            replace(augmented.training[data], augmentation=None),
-        )
+        assert paper.training[data] in (augmented.training[data], replace(augmented.training[data], augmentation=None))
         assert central.training[data] == replace(short.training[data], smoothness="CentralDiffusion")
         steps = 3 * consistent.training[data].steps
         assert long.training[data] == replace(consistent.training[data], steps=steps, validate_every=steps)

@@ -119,10 +119,7 @@ def waves(shape, spacing, k, direction):
 
 @pytest.mark.parametrize(
     ("shape", "spacing", "k", "across"),
-    [
-        ((16, 12), (1.0, 2.5), (1, 2), None),
-        ((8, 10, 6), (1.0, 2.0, 8.0), (1, 0, 2), (0.0, 1.0, 0.0)),
-    ],
+    [((16, 12), (1.0, 2.5), (1, 2), None), ((8, 10, 6), (1.0, 2.0, 8.0), (1, 0, 2), (0.0, 1.0, 0.0))],
 )
 def test_a_wave_along_its_direction_is_contraction_and_one_across_it_is_turning(shape, spacing, k, across):
     """Of plane waves in mm the divergence is known: u along k has nothing else, u across k has none."""

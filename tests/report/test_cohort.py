@@ -19,11 +19,7 @@ def row(k):
 
 
 ROWS = [*map(row, range(COUNT)), {"subject": "broken", "status": "failed", "suspicion": 300.0, "reason": SCRIPT}]
-SUMMARY = {
-    "subjects": len(ROWS),
-    "failures": {SCRIPT: 1},
-    "recipe": {"method": SCRIPT, "vrnet": "0.2.0"},
-}
+SUMMARY = {"subjects": len(ROWS), "failures": {SCRIPT: 1}, "recipe": {"method": SCRIPT, "vrnet": "0.2.0"}}
 LINKS = Links("subjects", "report.html", "thumbnail.png")
 
 

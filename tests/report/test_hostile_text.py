@@ -28,12 +28,7 @@ def pair_page(path, heart, volume):
     names = {"7": HOSTILE["image"], "-2": ALL}
     verdict = {"level": "failed", "reasons": [ALL], "try": [HOSTILE["script"]]}
     metrics = METRICS | {"method": ALL, "label_names": names, "verdict": verdict, ALL: 1.0}
-    run = {
-        "fixed": HOSTILE["quotes"],
-        "moving": HOSTILE["newline"],
-        "configuration": ALL,
-        ALL: ALL,
-    }
+    run = {"fixed": HOSTILE["quotes"], "moving": HOSTILE["newline"], "configuration": ALL, ALL: ALL}
     write_report(path, volume, metrics, [2.0, 1.0], run)
 
 
@@ -51,11 +46,7 @@ def cohort_page(path, heart, volume):
         for k, text in enumerate(HOSTILE.values())
     ]
     rows += [{"subject": ALL, "status": "failed", "suspicion": 3.0, "reason": ALL}]
-    summary = {
-        "subjects": len(rows),
-        "failures": {ALL: 1},
-        "recipe": {"method": ALL, "vrnet": ALL},
-    }
+    summary = {"subjects": len(rows), "failures": {ALL: 1}, "recipe": {"method": ALL, "vrnet": ALL}}
     links = Links("subjects", "report.html", "thumbnail.png")
     write_index(path, columns, rows, summary, [ALL], links, {"1": ALL})
 

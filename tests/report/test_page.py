@@ -34,13 +34,7 @@ def test_a_step_that_overshoots_is_a_dot_off_the_line_which_never_rises():
     points, least = drawn["points"], drawn["least_so_far"]
     assert [y for _, y in least] == sorted(y for _, y in least)
     assert (drawn["first"], drawn["least"]) == ("4", "1")
-    assert [a == b for a, b in zip(points, least, strict=True)] == [
-        True,
-        True,
-        False,
-        True,
-        False,
-    ]
+    assert [a == b for a, b in zip(points, least, strict=True)] == [True, True, False, True, False]
 
 
 def test_a_page_replaces_another_whole(tmp_path, heart):

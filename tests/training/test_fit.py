@@ -91,10 +91,7 @@ def test_what_made_a_run_is_in_its_configuration_and_on_its_card(hearts, tmp_pat
 
 def test_the_card_says_how_it_was_trained(hearts, tmp_path):
     """Whether with labels, whether with mirrored images, and how intensities were scaled."""
-    ways = {
-        "plain": ({}, False),
-        "other": ({"batch_dice": 0.5, "augmentation": None}, True),
-    }
+    ways = {"plain": ({}, False), "other": ({"batch_dice": 0.5, "augmentation": None}, True)}
     for name, (changes, across) in ways.items():
         two = hearts(2, [0, 1], pairs_across_subjects=across)
         fit(parse_trainable(NAMES[2]), two, two, replace(QUICK, steps=1, **changes), tmp_path / name, device="cpu")
@@ -167,10 +164,7 @@ def whole(hearts, tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize(
-    ("d", "stop", "how"),
-    [(2, 2, QUICK), (2, 3, QUICK), (2, 4, EVERYTHING), (3, 4, EVERYTHING)],
-)
+@pytest.mark.parametrize(("d", "stop", "how"), [(2, 2, QUICK), (2, 3, QUICK), (2, 4, EVERYTHING), (3, 4, EVERYTHING)])
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, how, whole, hearts, tmp_path, eager, stop_at):
     expected, folder = whole(d, how)
     train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), parse_trainable(NAMES[d])

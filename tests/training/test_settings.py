@@ -58,15 +58,7 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"steps": 0},
-        {"rate": 0.0},
-        {"alpha": INF},
-        {"hold": NAN},
-        {"seed": 2**31},
-        {"clip": NAN},
-        {"batch_dice": -0.1},
-    ],
+    [{"steps": 0}, {"rate": 0.0}, {"alpha": INF}, {"hold": NAN}, {"seed": 2**31}, {"clip": NAN}, {"batch_dice": -0.1}],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(BadInput, match=f"{next(iter(wrong))} is "):

@@ -10,13 +10,7 @@ from vrnet.evaluation.metrics import dice
 from vrnet.fields.calculus import zeros
 from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss
-from vrnet.training.validation import (
-    Logs,
-    dice_of_labels,
-    evaluation_mode,
-    thetas,
-    validate,
-)
+from vrnet.training.validation import Logs, dice_of_labels, evaluation_mode, thetas, validate
 
 
 class Still(nn.Module):

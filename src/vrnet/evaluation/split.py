@@ -36,11 +36,7 @@ from vrnet.vocabulary import Folds
 
 
 def measure_subject(
-    sample: Sample,
-    find: Initializer,
-    structures: Mapping[str, int],
-    device: torch.device = CPU,
-    folds: Folds = "keep",
+    sample: Sample, find: Initializer, structures: Mapping[str, int], device: torch.device = CPU, folds: Folds = "keep"
 ) -> Row:
     """The scores of one subject, each the mean over its pairs, and the seconds per pair, one pair at a time.
 

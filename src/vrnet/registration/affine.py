@@ -120,11 +120,7 @@ SCORE = attrgetter("score")
 
 
 def find_affine(
-    fixed: Image,
-    moving: Image,
-    kind: AffineKind,
-    masks: PairMasks[Image] = NO_MASKS,
-    progress: Progress | None = None,
+    fixed: Image, moving: Image, kind: AffineKind, masks: PairMasks[Image] = NO_MASKS, progress: Progress | None = None
 ) -> Affine:
     """The map from fixed to moving, wherever their headers put them: of the whole images, unless inside their masks
     another is plainly better."""

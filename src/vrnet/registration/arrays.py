@@ -25,16 +25,7 @@ from vrnet.methods.method import Images, Method
 from vrnet.methods.names import parse_method
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.intensity import Remap, find_remap
-from vrnet.registration.masks import (
-    PairMasks,
-    carry_on,
-    check_masks,
-    compared_box,
-    content_box,
-    cut,
-    fade_out,
-    inpaint,
-)
+from vrnet.registration.masks import PairMasks, carry_on, check_masks, compared_box, content_box, cut, fade_out, inpaint
 from vrnet.registration.pair import Names, PairResult, Reportable
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.linearize import Masks

@@ -232,10 +232,7 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         return self.transform.inverse(grid or self.moving.grid)
 
     def with_labels(
-        self,
-        fixed_labels: ImageLike | None = None,
-        moving_labels: ImageLike | None = None,
-        label_names: Names = None,
+        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
     ) -> "PairResult":
         if fixed_labels is None and moving_labels is None and label_names is None:
             return self

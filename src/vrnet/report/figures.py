@@ -102,10 +102,7 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
 
 
 def show_checkerboard(
-    ax: "Axes",
-    fixed: tuple[Float[ndarray, "w h"], Window],
-    other: tuple[Float[ndarray, "w h"], Window],
-    title: str,
+    ax: "Axes", fixed: tuple[Float[ndarray, "w h"], Window], other: tuple[Float[ndarray, "w h"], Window], title: str
 ) -> None:
     """Two images in turns, each in its own greys: edges meet where they should."""
     shape = fixed[0].shape
@@ -233,11 +230,7 @@ CARD_SIDE_PIXELS = 176
 
 
 def card(
-    title: str,
-    facts: Iterable[tuple[str, str]],
-    picture: bytes,
-    caption: str = "",
-    verdict: Verdict | None = None,
+    title: str, facts: Iterable[tuple[str, str]], picture: bytes, caption: str = "", verdict: Verdict | None = None
 ) -> str:
     """A title, a verdict, a PNG file with what it shows, and a table of names and values."""
     encoded = b64encode(picture).decode()

@@ -22,15 +22,7 @@ from vrnet.registration.pair import PairResult
 from vrnet.report import drawing, measures, viewer3d
 from vrnet.report.drawing import quantise
 from vrnet.report.measures import NO_VALUE, number
-from vrnet.report.pair import (
-    STILL_VOXELS,
-    PageSlices,
-    View,
-    orient_for_viewing,
-    turn_grid,
-    viewing_order,
-    world_axes,
-)
+from vrnet.report.pair import STILL_VOXELS, PageSlices, View, orient_for_viewing, turn_grid, viewing_order, world_axes
 
 # What the scripts of a page read: the pair in 8-bit sheets, and what their values mean.
 
