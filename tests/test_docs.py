@@ -98,6 +98,7 @@ def test_the_names_of_the_document_are_names():
     assert len(names) > 10
 
 
+@pytest.mark.release
 def test_the_four_tools_of_the_conventions_agree(reader, capsys):
     """The point that vrnet prints is SimpleITK's; the voxel that nibabel counts is the one that we count."""
     known = {}

@@ -358,6 +358,7 @@ def files_in(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.release
 def test_a_subject_has_to_the_bit_what_track_writes(tracked, cines, vrnet, tmp_path):
     words = cines.parent / "2.nii.gz", "--labels", cines.parent / "2_gt.nii.gz", "--frame", 1
     assert vrnet("track", *words, "--out", tmp_path, *QUICK)[0] == 0

@@ -150,6 +150,7 @@ def test_a_name_with_parameters_is_no_transform_and_a_transform_has_none(vrnet, 
     assert (status, "is a transform: leave out --weights, --set and --average" in err) == (2, True)
 
 
+@pytest.mark.release
 def test_a_pair_is_measured_as_register_leaves_it_unless_folds_are_kept(vrnet, files, tmp_path):
     """A picture against a label map, at a weight so low that the field folds."""
     pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving_labels.nii.gz", "--out", tmp_path / "m.json"

@@ -211,6 +211,7 @@ def test_slices_can_be_told_to_go_together(vrnet, tmp_path):
         assert read_json(tmp_path / "out" / "metrics.json")["slice_by_slice"] == expected
 
 
+@pytest.mark.release
 def test_weights_are_a_method_of_their_own(register, vrnet, files, tmp_path):
     """By register, with and without the name, and by evaluate, under the name or as the default.
 

@@ -84,6 +84,7 @@ def test_fine_tuning_tells_how_good_its_start_was(train, rate, is_no_better):
     assert (f"{start} itself is no worse" in out) == is_no_better
 
 
+@pytest.mark.release
 def test_a_second_run_in_the_same_folder_is_refused_before_anything_is_read(train, vrnet, data, monkeypatch):
     folder, _ = train("run")
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -181,6 +182,7 @@ def test_broken_subjects_may_be_left_out(vrnet, damaged, tmp_path):
     assert config(tmp_path / "run")["subjects"] == {"train": ["patient001"], "val": ["patient005"]}
 
 
+@pytest.mark.release
 def test_weights_are_measured_beside_no_registration(train, vrnet, data, tmp_path):
     folder, _ = train("run", method="VoxelMorph-w4")
     found = {}

@@ -170,6 +170,7 @@ def test_what_cannot_be_measured_is_refused(fields, labels, message):
         strain(fields, labels, SLICE)
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("heart", [("dilated",), ("infarct",), ("normal", True)], ids=str)
 def test_exact_fields_have_the_exact_strain(heart):

@@ -398,6 +398,7 @@ def test_workers_of_a_machine_take_its_gpus_in_turn(monkeypatch):
     assert chosen == [0, 1]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("address", "content", "words"),
     [

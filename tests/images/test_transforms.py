@@ -230,6 +230,7 @@ def test_a_field_by_simpleitk_does_here_what_it_does_there(grid, tmp_path, suffi
     assert_allclose(inner(found.apply(moving).array), inner(expected), atol=1e-3)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("kind", "suffix"), [(spline, ".tfm"), (affine, ".txt"), (affine, ".mat"), (spline, ".h5")])
 def test_any_itk_transform_is_sampled_on_a_reference(grid, tmp_path, kind, suffix):
     theirs, path = kind(grid), tmp_path / f"x{suffix}"

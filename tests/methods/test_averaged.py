@@ -94,6 +94,7 @@ def test_masks_turn_with_the_images(d, smooth_image):
     AverageOverTurns(look)(I, I, None, masks)
 
 
+@pytest.mark.release
 def test_an_iterative_method_is_the_same_turned(smooth_image):
     """TV-L1 does not know which way axes run, but for its forward differences."""
     I0 = smooth_image((40, 36), 3)[0, 0].float()
@@ -157,6 +158,7 @@ def test_a_network_whose_training_had_no_flips_is_not_averaged(tmp_path):
             parse(name)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("flips", [True, None])
 def test_a_network_whose_training_had_flips_or_says_nothing_of_them_is_averaged(flips, tmp_path):
     for ask in refusals("default", without_flips(tmp_path, flips)):

@@ -274,6 +274,7 @@ def phantoms(count, d=2):
     return [{"fixed": patient.fixed[0], "moving": patient.moving[0]} for patient in patients]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("d", "name"), NETWORKS)
 def test_a_network_is_a_module_of_two_batches(d, name):
     torch.manual_seed(0)

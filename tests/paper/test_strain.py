@@ -11,6 +11,7 @@ from vrnet.paper.strain import METHODS, PANELS, draw_strain
 from vrnet.phantom.cycle import cycle
 
 
+@pytest.mark.release
 def test_a_beating_stack_has_about_its_exact_strain_and_ejection():
     """Voxels of 4 mm blur the radial strain of a wall of 11 mm: it is found, and no more is claimed."""
     beat = cycle(1, (32, 32, 3), (4.0, 4.0, 12.0), frames=6)

@@ -67,6 +67,7 @@ def test_the_reference_is_the_first_frame_and_its_field_moves_nothing():
     assert mean_strain(c.strain.radial, 0) == pytest.approx(0, abs=1e-4)
 
 
+@pytest.mark.release
 def test_no_field_folds():
     c = beat(2, "infarct", STACK, 3, through_plane=True)
     assert smallest_determinant(c.fields).min() > 0
@@ -84,6 +85,7 @@ def test_normal_hearts_have_the_strain_and_the_ejection_fraction_of_healthy_adul
     assert 54 < stack.volumes.ejection_fraction_percent < 65
 
 
+@pytest.mark.release
 def test_dilated_hearts_move_less_and_hypertrophic_ones_empty_more():
     dilated, normal, thick = (beat(0, name) for name in ("dilated", "normal", "hypertrophic"))
     assert dilated.volumes.ejection_fraction_percent < 35 < 55 < normal.volumes.ejection_fraction_percent

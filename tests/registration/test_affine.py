@@ -225,6 +225,7 @@ def test_masks_of_all_are_none():
     assert told[0] == told[1], "it is sought once"
 
 
+@pytest.mark.release
 @SLOW_IN_3D
 def test_masks_turn_with_their_images_before_a_start_is_sought(d):
     """How the axes are stored does not matter."""

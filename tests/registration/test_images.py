@@ -127,6 +127,7 @@ def test_the_orientation_of_the_arrays_does_not_matter(d, which, order, flips):
     assert median_difference(result.transform, brief_result(d).transform, labels) < 0.05
 
 
+@pytest.mark.release
 def test_moving_may_lie_on_a_grid_of_its_own(d):
     """Moving resampled finely, turned and shifted in its header alone, gives the same motion."""
     fixed, moving, labels, _ = heart(d)
@@ -254,6 +255,7 @@ def test_to_a_model_of_images_scaled_each_alone_brightness_does_not_matter(d):
         assert_allclose(bright, dark, atol=1e-4)
 
 
+@pytest.mark.release
 def test_matching_intensities_undoes_another_contrast(d):
     fixed, moving, labels, _ = heart(d)
     other = moving.with_array(30 + 500 * moving.array**0.8)
@@ -379,6 +381,7 @@ def test_a_model_in_the_world_moves_as_far_whatever_its_own_spacing(d):
     assert tv_l1_result(d).weights is None
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("slices", "order"), [("auto", (2, 0, 1)), ("each", (0, 1, 2))])
 def test_a_2d_model_takes_slices_however_thin_in_the_plane_of_best_resolution(slices, order):
     """Slices 4 mm apart with voxels of 3 mm, that lie across the last axis and across the first."""

@@ -76,6 +76,7 @@ def changes(fixed, moving, inside, mask, name, edge, which):
     return found
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("name", "d", "which"), [("TV-L1", 2, "fixed"), ("Diffusion-L2", 3, "moving"), ("short-axis", 2, "moving")]
 )

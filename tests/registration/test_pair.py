@@ -98,6 +98,7 @@ def test_arrays_are_measured_as_images_on_the_plain_grid(pair, result, on_arrays
     assert of_tensors.metrics(*map(torch.from_numpy, labels))["dice"] == by_arrays["dice"]
 
 
+@pytest.mark.release
 def test_lengths_on_the_page_of_arrays_are_in_voxels_unless_a_spacing_is_given(pair, on_arrays, tmp_path):
     """Whatever is seen: in scripts, names may have millimetres in them."""
     labels = pair.fixed_labels.array, pair.moving_labels.array
@@ -237,6 +238,7 @@ def test_arrays_are_judged_inside_masks_as_their_registration_is():
         assert judge(*images, found.field, spacing=(2.0, 2.0)).level == "failed"
 
 
+@pytest.mark.release
 def test_the_verdict_is_that_of_judge_images_also_of_a_stack_with_masks_and_an_affine_start(pair, result):
     expected = judge_images(pair.fixed, pair.moving, result.transform)
     assert isinstance(result.verdict, Verdict)

@@ -67,6 +67,7 @@ def farthest_apart(images, method, turns, **options):
     return max(distances)
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("method", ["TV-L1", "short-axis"])
 def test_all_8_ways_to_store_a_picture_give_one_transform(method):
@@ -91,6 +92,7 @@ def test_several_ways_to_store_a_volume_or_a_stack_give_one_transform(kind, meth
     assert farthest_apart(pair(kind), method, FEW[: 1 if kind == "fine" else 3], **options) < AGREEMENT_MM
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("kind", "method", "pose"),

@@ -288,6 +288,7 @@ def test_dots_that_would_cover_each_other_are_stacked(browser, tmp_path):
     assert apart.min() > 9.9, "no closer than the width of a dot"
 
 
+@pytest.mark.release
 def test_paper_has_every_row(page):
     page.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert len(shown(page)) == 2000

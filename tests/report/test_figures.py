@@ -71,6 +71,7 @@ def find_panels(figure):
     return [ax for ax in figure.axes if ax.get_title()]
 
 
+@pytest.mark.release
 def test_the_overview_is_a_picture_of_ten_panels_or_eight_without_labels(pair, tmp_path):
     figure = overview(pair, "a title")
     assert len(find_panels(figure)) == 10

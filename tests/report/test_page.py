@@ -54,6 +54,7 @@ def test_the_page_says_which_slices_and_voxels_it_leaves_out(tmp_path):
     assert "a pixel is 2 × 1 voxels" in text
 
 
+@pytest.mark.release
 def test_a_page_of_a_stack_is_small(tmp_path, random):
     """Ten slices of noise, which nothing compresses, below 3 MB."""
     shape = (160, 160, 10)

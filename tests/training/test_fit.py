@@ -112,6 +112,7 @@ def test_labels_that_are_not_there_are_missed_before_anything_is_written(hearts,
     assert fit(method, train, val, how, tmp_path / "run", device="cpu").is_finished
 
 
+@pytest.mark.release
 def test_a_run_of_before_a_setting_was_known_goes_on_at_its_default(hearts, tmp_path, eager, stop_at):
     one, method = hearts(2, [0]), parse_trainable(NAMES[2])
     fit(method, one, one, QUICK, tmp_path, device="cpu", watch=stop_at(2))
@@ -178,6 +179,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, how, whol
     assert (folder / "metrics.csv").read_text() == (tmp_path / "metrics.csv").read_text()
 
 
+@pytest.mark.release
 def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(whole, hearts, tmp_path, eager, stop_at):
     expected, folder = whole(2, QUICK)
     train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), parse_trainable(NAMES[2])
@@ -196,6 +198,7 @@ def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "weights.safetensors").exists()
 
 
+@pytest.mark.release
 def test_validations_do_not_count_as_slow_steps(hearts, tmp_path, eager, monkeypatch):
     now, one, heard, step = [0.0], hearts(2, [0]), [], Trainer.step
     wait = lambda seconds: now.append(now.pop() + seconds)  # noqa: E731
@@ -219,6 +222,7 @@ def alike(a, b):
     return all(torch.allclose(a[name], b[name], rtol=0, atol=1e-20) for name in a)
 
 
+@pytest.mark.release
 def test_training_begins_with_the_weights_that_are_named(d, hearts, tmp_path):
     """And with others where none are."""
     start, one, method = saved(tmp_path, TUNED, d), hearts(d, [0]), parse_trainable(TUNED)

@@ -99,6 +99,7 @@ def test_the_weight_is_the_inverse_square_of_the_mean_square_between_bounds(monk
     assert w.mean() == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.release
 def test_batches_change_nothing(random, monkeypatch):
     images = torch.cat([blob((12, 16)).roll(move, (2, 3)) for move in [(2, 1), (1, -2), (-2, 0)]])
     images += 0.05 * random(3, 1, 32, 32).float()

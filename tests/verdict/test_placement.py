@@ -91,6 +91,7 @@ def test_a_mirrored_image_is_told_and_so_is_a_turned_one(hearts, d):
     assert gain(tilted.turned, tilted.found) > MAX_PLACEMENT_GAIN
 
 
+@pytest.mark.release
 def test_an_image_that_lies_a_quarter_away_is_told_unless_the_field_brings_it_back(hearts, d):
     heart = hearts[d]
     fixed, by = heart.fixed[0, 0], heart.fixed.shape[2] // 4

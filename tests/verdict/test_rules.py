@@ -315,6 +315,7 @@ def test_an_affine_start_is_judged_by_what_it_left_not_by_how_images_lay(hearts)
     assert has_reason(judge_images(fixed, moving, still), "turned or moved")
 
 
+@pytest.mark.release
 def test_noise_is_unrelated_and_leaves_structure_unmatched(heart):
     fixed, moving, field, spacing = heart
     noise = torch.rand(moving.shape, generator=torch.Generator().manual_seed(0))
@@ -330,6 +331,7 @@ def test_half_an_image_leaves_blank_places(heart):
     assert "blank places" in names_found(evidence(fixed, half, field, spacing))
 
 
+@pytest.mark.release
 def test_a_wild_field_stretches_more_than_is_plausible(heart):
     fixed, moving, field, spacing = heart
     wild = smooth(torch.randn(1, *field.shape, generator=torch.Generator().manual_seed(0)), 1.0)[0]
