@@ -333,7 +333,7 @@ def test_ctrl_c_at_any_time_ends_in_one_line(tmp_path, seconds):
     time.sleep(seconds)
     done.send_signal(signal.SIGINT)
     _, err = done.communicate()
-    assert done.returncode in (0, 130), err
+    assert done.returncode in (0, 130, -signal.SIGINT), err  # a shell tells both of the last as 130
     assert "Traceback" not in err
 
 

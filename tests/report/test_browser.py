@@ -1,7 +1,7 @@
 """A page in a browser: its pictures, controls and tables, on screens of any size and on paper."""
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from tests.report.browser import (
     write_report,
 )
 from tests.report.conftest import FOLDED, HOSTILE, METRICS, MOTIONS, SCRIPT, SHAPE
+from vrnet.fields.folds import Repair
 from vrnet.report.drawing import FOLD
 
 pytestmark = pytest.mark.release
@@ -408,7 +409,7 @@ def test_paper_is_white_and_has_every_picture_and_table(open_page):
 def test_the_picture_lies_above_the_dock_when_the_page_opens(browser, heart, tmp_path, level, reasons):
     """Also where a note tells of repaired folds, and where there are many reasons: all of the picture is seen on a
     common screen, without scrolling."""
-    repair = {"folded_percent": 0.0, "changed_percent": 0.05, "mean_move_mm": 0.1, "max_move_mm": 0.4}
+    repair = asdict(Repair(0.0, 0.05, 0.05, 0.2, 0.1, 0.4, (0, 0)))
     said = ["The images are less alike after than before: local correlation (squared) 0.43, then 0.17."] * reasons
     metrics = METRICS | {"verdict": {"level": level, "reasons": said, "try": said[:3]}, "repair": repair}
     write_report(tmp_path / "good.html", heart, metrics, [], {"fixed": "a.nii", "moving": "b.nii"})
@@ -425,10 +426,7 @@ def test_a_structure_in_one_mask_alone_is_named_in_strip_and_table(browser, volu
     labels = volume.fixed_labels.copy()
     labels[..., 2][labels[..., 2] == -2] = 0
     pair = replace(volume, moving_labels=labels, warped_labels=labels)
-    repair = {
-        "folded_percent": 1.5, "changed_percent": 3.0, "mean_move_voxels": 0.1, "max_move_voxels": 0.5,
-        "mean_move_mm": 0.2, "max_move_mm": 1.0,
-    }  # fmt: skip
+    repair = asdict(Repair(1.5, 3.0, 0.1, 0.5, 0.2, 1.0, (0, 0, 0)))
     write_report(tmp_path / "page.html", pair, METRICS | {"repair": repair}, [], {})
     page = open_file(browser, tmp_path / "page.html", "#folds")
     told = page.execute_script("return [...document.querySelectorAll('.one-sided')].map((cell) => cell.textContent)")
