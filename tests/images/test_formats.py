@@ -459,6 +459,13 @@ def test_an_image_is_where_nibabel_puts_it_whatever_the_codes(hand, tmp_path):
         assert len(notes) == (min(codes) > 0)
 
 
+def test_a_nifti_in_colour_is_refused_as_such(tmp_path):
+    voxels = np.zeros((4, 5, 6), [("R", "u1"), ("G", "u1"), ("B", "u1")])
+    nibabel.save(nibabel.Nifti1Image(voxels, np.eye(4)), tmp_path / "x.nii.gz")
+    with pytest.raises(BadInput, match="it is in colour"):
+        read_image(tmp_path / "x.nii.gz")
+
+
 @pytest.mark.parametrize(("unit", "mm"), [("meter", 1e3), ("mm", 1.0), ("micron", 1e-3)])
 def test_units_are_minded_in_both_forms(unit, mm, tmp_path):
     for codes in ((2, 0), (2, 1), (0, 1)):

@@ -74,8 +74,8 @@ def register_files(
 ) -> tuple[PairResult, dict[str, Any], list[Path]]:
     """Register a pair and write the results in a folder: the result, what metrics.json holds, and which files.
 
-    All files replace those of an earlier run at once. With `images` those of the pair are among them, each under its
-    name. `inputs` are the files that are read, and never written. `stage` is told what is done."""
+    They replace the files of an earlier run once all are written. With `images` those of the pair are among them, each
+    under its name. `inputs` are the files that are read, and never written. `stage` is told what is done."""
     start = [] if options.affine == "none" else [AFFINE]
     labels = [] if pair.moving_labels is None else [LABELS]
     given = [image.name for image in pair.images.values()] if images else []

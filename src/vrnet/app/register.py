@@ -36,7 +36,7 @@ class Register:
     Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
     SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; affine.tfm, given an affine start, which transform.nii.gz
     holds too; warped_labels.nii.gz, given moving labels; and, if asked for a report, a page to look at (report.html)
-    and a picture (overview.png). They replace those of an earlier run all at once; other files are never replaced.
+    and a picture (overview.png). They replace those of an earlier run; other files are never replaced.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """

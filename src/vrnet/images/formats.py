@@ -167,6 +167,8 @@ def nifti_header(head: bytes, path: Path) -> Any:
     d, magic, dtype = int(header["dim"][0]), header["magic"].item()[:3], header.get_data_dtype()
     if magic in (b"ni1", b"ni2"):
         raise unreadable(path, "its voxels are in another file (.img); save it as .nii or .nii.gz")
+    if dtype.names:
+        raise unreadable(path, "it is in colour; save it in shades of grey")
     is_known = magic in (b"n+1", b"n+2") and dtype.kind in "iufc" and not (dtype.kind == "f" and dtype.itemsize > 8)
     if not is_known or not 1 <= d <= 7 or min(header["dim"][1 : d + 1]) < 1:
         raise unreadable(path, NOT_NIFTI)
