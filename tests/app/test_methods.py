@@ -1,7 +1,7 @@
 import pytest
 
 from vrnet import names, parse
-from vrnet.methods.bundled import BUNDLED
+from vrnet.methods.bundled import bundled_file
 from vrnet.methods.names import parameters
 from vrnet.methods.weights import FAMILIES
 
@@ -31,7 +31,7 @@ def test_a_method_lists_its_parameters_with_value_and_meaning(vrnet, monkeypatch
 
 def test_a_file_of_weights_tells_what_was_trained_and_how_to_use_it(vrnet, monkeypatch):
     monkeypatch.setattr("vrnet.app.console.screen.width", 400)
-    path = str(BUNDLED["hippocampus"].file)
+    path = str(bundled_file("hippocampus"))
     status, out, err = vrnet("methods", path)
     assert (status, err) == (0, "")
     words = " ".join(out.split())

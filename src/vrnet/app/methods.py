@@ -45,7 +45,7 @@ class Methods:
         if self.name is not None:
             describe_method(self.name)
             return
-        rows = [(name, model.summary, "yes") for name, model in BUNDLED.items()]
+        rows = [(name, summary, "yes") for name, summary in BUNDLED.items()]
         rows += [(str(method), method.summary, readiness(method)) for method in all_methods()]
         rows += [(name, family.summary, WITH_WEIGHTS) for name, family in FAMILIES.items()]
         print_table(rows, "name", "what it is", "ready")

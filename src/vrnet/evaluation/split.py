@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from vrnet.cohort.results import CohortFolder, Recipe, Survey, make_plan
 from vrnet.cohort.run import Task, check_jobs, open_executor, run_tasks
@@ -30,6 +30,7 @@ from vrnet.files import Row, check_set, columns_of, json_ready, replace_set, wri
 from vrnet.methods.method import Method
 from vrnet.methods.names import MethodSpec
 from vrnet.methods.weights import warn_if_far
+from vrnet.networks.denoisers import Noise
 from vrnet.provenance import __version__, commit, provenance
 from vrnet.variational.cascade import Initializer
 from vrnet.vocabulary import Folds
@@ -199,7 +200,8 @@ def build_once(
     matter."""
     ready = choice.load().resolve(len(spacing), spacing)
     find = ready.build(len(spacing), torch.device(device))
-    if device != "cuda" or not ready.is_network or ready.is_random:
+    is_random = isinstance(find, nn.Module) and any(isinstance(part, Noise) for part in find.modules())
+    if device != "cuda" or not ready.is_network or is_random:
         return ready, find
     with torch.inference_mode():
         blank = torch.zeros(1, *shape, device=device)

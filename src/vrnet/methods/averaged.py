@@ -6,7 +6,6 @@ No voxel is interpolated. Iterative methods hardly change by it; a network, whic
 from dataclasses import dataclass
 from itertools import permutations, product
 from operator import attrgetter
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,9 +13,10 @@ from torch import Tensor, nn
 
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import zeros
-from vrnet.methods.method import CPU, Images, Method
+from vrnet.methods.method import CPU, Method
+from vrnet.methods.method import Images as Kind
 from vrnet.variational.cascade import Initializer, Spacing, initialize
-from vrnet.variational.linearize import Masks
+from vrnet.variational.linearize import Field, Images, Masks
 
 AVERAGED = "+average"
 """What the name of a method ends with if it is averaged."""
@@ -25,25 +25,17 @@ SQUARE_TOLERANCE = 1e-3
 """Edges of a voxel that differ by less than this part are equally long."""
 
 
-class Turn(NamedTuple):
-    """A flip or a quarter turn of the grid: its axes in another order, some of them reversed."""
+def turn(I: Float[Tensor, "b c *s"], order: tuple[int, ...], flipped: tuple[int, ...]) -> Float[Tensor, "b c *t"]:
+    """The image with its axes in another order, some of them then reversed."""
+    return I.permute(0, 1, *(2 + axis for axis in order)).flip([2 + axis for axis in flipped]).contiguous()
 
-    order: tuple[int, ...]
-    """Which axis comes to each place."""
-    reversed: tuple[int, ...]
-    """The places whose axis is then reversed."""
 
-    def apply(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *t"]:
-        """The image, turned."""
-        exchanged = I.permute(0, 1, *(2 + axis for axis in self.order))
-        return exchanged.flip([2 + axis for axis in self.reversed]).contiguous()
-
-    def undo(self, u: Float[Tensor, "b d *t"]) -> Float[Tensor, "b d *s"]:
-        """The field between images of which the turned ones have the field u."""
-        back = [self.order.index(axis) for axis in range(len(self.order))]
-        u = u.flip([2 + axis for axis in self.reversed])
-        u[:, list(self.reversed)] *= -1
-        return u[:, back].permute(0, 1, *(2 + axis for axis in back))
+def turn_back(u: Float[Tensor, "b d *t"], order: tuple[int, ...], flipped: tuple[int, ...]) -> Float[Tensor, "b d *s"]:
+    """The field between images of which the turned ones have the field u."""
+    back = [order.index(axis) for axis in range(len(order))]
+    u = u.flip([2 + axis for axis in flipped])
+    u[:, list(flipped)] *= -1
+    return u[:, back].permute(0, 1, *(2 + axis for axis in back))
 
 
 class AverageOverTurns(nn.Module):
@@ -54,24 +46,16 @@ class AverageOverTurns(nn.Module):
         super().__init__()
         self.find, self.own_spacing = find, own_spacing
 
-    def forward(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         d, total, own = I0.dim() - 2, zeros(I0), spacing or self.own_spacing
         is_square = own is None or abs(own[0] / own[1] - 1) < SQUARE_TOLERANCE
         orders = list(permutations(range(d))) if d == 2 and is_square else [tuple(range(d))]
         flips = [tuple(axis for axis in range(d) if chosen[axis]) for chosen in product((False, True), repeat=d)]
-        turns = [Turn(order, reversed) for order in orders for reversed in flips]
-        for turn in turns:
-            seen = masks and masks.map(turn.apply)
-            h = spacing and tuple(spacing[axis] for axis in turn.order)
-            u = initialize(self.find, turn.apply(I0), turn.apply(I1), h, seen)
-            total = total + turn.undo(u)
-        return total / len(turns)
+        for g in product(orders, flips):
+            seen = masks and Masks(turn(masks.fixed, *g), turn(masks.moving, *g))
+            h = spacing and tuple(spacing[axis] for axis in g[0])
+            total = total + turn_back(initialize(self.find, turn(I0, *g), turn(I1, *g), h, seen), *g)
+        return total / (len(orders) * len(flips))
 
 
 @dataclass(frozen=True)
@@ -90,7 +74,7 @@ class Averaged(Method):
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return AverageOverTurns(self.method.build(d, device), self.method.own_spacing)
 
-    def resolve(self, d: int, spacing: Spacing, images: Images = "pair") -> "Averaged":
+    def resolve(self, d: int, spacing: Spacing, images: Kind = "pair") -> "Averaged":
         return Averaged(self.method.resolve(d, spacing, images))
 
     @property

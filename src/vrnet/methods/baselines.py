@@ -10,17 +10,7 @@ from typing import Literal
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.method import (
-    COUNT,
-    CPU,
-    MAX_CASCADES,
-    PAPER_WIDTH,
-    LossTerms,
-    Method,
-    Trainable,
-    check_width,
-    suffix,
-)
+from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, LossTerms, Method, Trainable, suffix
 from vrnet.methods.parameters import check_at_most
 from vrnet.networks import unet as siamese
 from vrnet.networks.denoisers import Predict, Recurse
@@ -39,9 +29,6 @@ class VoxelMorph(Trainable):
 
     summary = "learned: one U-Net"
 
-    def __post_init__(self) -> None:
-        check_width(self.width)
-
     def __str__(self) -> str:
         return f"VoxelMorph{suffix(self.width)}"
 
@@ -58,9 +45,6 @@ class Siamese(Trainable):
 
     summary = "learned: two encoders that share weights"
     loss = LossTerms("L2", "Huber", alpha=0.02)
-
-    def __post_init__(self) -> None:
-        check_width(self.width)
 
     def __str__(self) -> str:
         return f"Siamese{suffix(self.width)}"
@@ -80,18 +64,14 @@ class RCNet(Trainable):
     """half: networks see each block of 2x2 pixels (2x2x2 voxels) as one, as those of VR-Net can."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.cascades < 1:
             raise BadInput("0xRC-Net has no network: give at least 1x")
         check_at_most("the number of cascades", self.cascades, MAX_CASCADES)
-        check_width(self.width)
 
     def __str__(self) -> str:
         half = "-half" if self.resolution == "half" else ""
         return f"{self.cascades}xRC-Net{half}{suffix(self.width)}"
-
-    @property
-    def network_count(self) -> int:
-        return self.cascades
 
     @property
     def summary(self) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 
-from vrnet.files import sha256
 from vrnet.methods.method import CPU, Images, Method
 from vrnet.methods.solvers import preset
 from vrnet.methods.weights import MAX_SPACING_RATIO, Trained, is_in_reach, load_method
@@ -16,26 +15,15 @@ FOLDER = Path(__file__).parents[1] / "weights"
 SHORT_AXIS, SHORT_AXIS_CINE = "short-axis", "short-axis-cine"
 
 
-@dataclass(frozen=True)
-class BundledModel:
-    """A model in the box: known without reading its weights."""
-
-    file: Path
-    summary: str
-
-
 BUNDLED = {
-    name: BundledModel(FOLDER / f"{name.replace('-', '_')}.safetensors", summary)
-    for name, summary in (
-        (SHORT_AXIS, "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D"),
-        (SHORT_AXIS_CINE, "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of "
-                          "`vrnet track`"),
-        ("hippocampus", "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D"),
-        ("hippocampus-template", "in the box: through a template of 140 T1 images cut to the hippocampus, made without "
-                                 "labels, in 3D"),
-    )
+    SHORT_AXIS: "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D",
+    SHORT_AXIS_CINE: "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of "
+                     "`vrnet track`",
+    "hippocampus": "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D",
+    "hippocampus-template": "in the box: through a template of 140 T1 images cut to the hippocampus, made without "
+                            "labels, in 3D",
 }  # fmt: skip
-"""Every model in the box by its name."""
+"""Every model in the box: its name, and a line on what it is."""
 
 
 def is_bundled(name: str) -> bool:
@@ -43,17 +31,16 @@ def is_bundled(name: str) -> bool:
     return name.casefold() in BUNDLED
 
 
+def bundled_file(name: str) -> Path:
+    """The file of weights of a model in the box, by its name in whatever case."""
+    return FOLDER / f"{name.casefold().replace('-', '_')}.safetensors"
+
+
 @cache
 def load_bundled(name: str) -> Trained:
     """The model of a name, in whatever case, read when it is first asked for; all who ask share it."""
     own = name.casefold()
-    return load_method(BUNDLED[own].file, name=own) if name == own else load_bundled(own)
-
-
-@cache
-def bundled_sha256(name: str) -> str:
-    """The SHA-256 of the weights of a model, read once in a process."""
-    return sha256(BUNDLED[name].file)
+    return load_method(bundled_file(own), name=own) if name == own else load_bundled(own)
 
 
 # What is used where no method is named: a model of hearts where it can be right, the iterative solver elsewhere.

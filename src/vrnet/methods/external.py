@@ -89,7 +89,10 @@ class Demons(ExternalTool):
         field: Any = None
         sigma, schedule = value_in(self.sigma, fixed.ndim), value_in(self.iterations, fixed.ndim)
         for level, iterations in enumerate(schedule):
-            coarse = [shrink(image, 2 ** (len(schedule) - 1 - level)) for image in images]
+            coarse, factor = images, 2 ** (len(schedule) - 1 - level)
+            if factor > 1:  # smoothed and sampled every so many voxels, along axes that have enough of them
+                smooth = [sitk.DiscreteGaussian(image, (factor / 2) ** 2, useImageSpacing=False) for image in images]
+                coarse = [sitk.Shrink(I, [factor if n >= 16 * factor else 1 for n in I.GetSize()]) for I in smooth]
             demons = sitk.DiffeomorphicDemonsRegistrationFilter()
             demons.SetNumberOfIterations(iterations)
             demons.SetStandardDeviations(sigma)
@@ -122,13 +125,12 @@ class SyN(ExternalTool):
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
         import ants
 
-        images = [ants.from_numpy(image.astype(np.float32), spacing=spacing) for image in (fixed, moving)]
+        images = [ants.from_numpy(I.astype(np.float32), spacing=spacing) for I in (fixed, moving, *masks)]
         metric = {"syn_metric": "meansquares"} if fixed.ndim == 2 else {"syn_metric": "CC", "syn_sampling": self.radius}
-        inside = [ants.from_numpy(mask.astype(np.float32), spacing=spacing) for mask in masks]
-        where = dict(zip(("mask", "moving_mask"), inside, strict=False))
+        where = dict(zip(("mask", "moving_mask"), images[2:], strict=False))
         with TemporaryDirectory() as folder:
             found = ants.registration(
-                *images,
+                *images[:2],
                 type_of_transform="SyNOnly",
                 initial_transform="Identity",
                 flow_sigma=value_in(self.flow_sigma, fixed.ndim),
@@ -174,28 +176,27 @@ class FFD(ExternalTool):
             return image
 
         images = [to_itk(image, np.float32) for image in (fixed, moving)]
-        inside = [to_itk(mask, np.uint8) for mask in masks]
-        where = dict(zip(("fixed_mask", "moving_mask"), inside, strict=False))
+        where = {f"{role}_mask": to_itk(mask, np.uint8) for role, mask in zip(("fixed", "moving"), masks, strict=False)}
         parameters = itk.ParameterObject.New()
         names = parameters.GetDefaultParameterMap("bspline", self.levels, self.spacing)
+        names["Metric"] = ["AdvancedMeanSquares", "TransformBendingEnergyPenalty"]
         changed = {
             "Registration": "MultiMetricMultiResolutionRegistration",
-            "Metric0Weight": "1",
-            "Metric1Weight": str(self.bending),
-            "MaximumNumberOfIterations": str(self.iterations),
-            "NumberOfSpatialSamples": str(self.samples),
+            "Metric0Weight": 1,
+            "Metric1Weight": self.bending,
+            "MaximumNumberOfIterations": self.iterations,
+            "NumberOfSpatialSamples": self.samples,
             "ImageSampler": "RandomCoordinate",
-            "NumberOfSamplesForExactGradient": "4096",  # for the step sizes: more take far longer, to the same end
-            "MaximumStepLength": str(self.step),
+            "NumberOfSamplesForExactGradient": 4096,  # for the step sizes: more take far longer, to the same end
+            "MaximumStepLength": self.step,
             "NewSamplesEveryIteration": "true",
             "AutomaticTransformInitialization": "false",
             "ResultImagePixelType": "float",
-            "RandomSeed": "1",
-            "RequiredRatioOfValidSamples": "0.001" if where else "0.25",  # samples outside a mask are not valid
+            "RandomSeed": 1,
+            "RequiredRatioOfValidSamples": 0.001 if where else 0.25,  # samples outside a mask are not valid
         }
         for name, value in changed.items():
-            names[name] = [value]
-        names["Metric"] = ["AdvancedMeanSquares", "TransformBendingEnergyPenalty"]
+            names[name] = [str(value)]
         parameters.AddParameterMap(names)
         try:
             _, found = itk.elastix_registration_method(
@@ -226,13 +227,3 @@ def is_installed(package: str) -> bool:
         return bool(version(package))
     except PackageNotFoundError:
         return False
-
-
-def shrink(image: Any, factor: int) -> Any:
-    """Smoothed and sampled every `factor` voxels, along axes that have enough of them."""
-    import SimpleITK as sitk
-
-    if factor == 1:
-        return image
-    smooth = sitk.DiscreteGaussian(image, variance=(factor / 2) ** 2, useImageSpacing=False)
-    return sitk.Shrink(smooth, [factor if n >= 16 * factor else 1 for n in image.GetSize()])

@@ -1,6 +1,6 @@
 """What others need to know of a method. Nobody outside this folder asks for its type."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -18,9 +18,7 @@ Images = Literal["pair", "cine"]
 """What is registered: two images, or the frames of a cine."""
 
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
-"""What learned methods make of masks."""
 MASKS_OF_SOLVERS = "a weight in the data term"
-"""What solvers make of masks."""
 
 
 class LossTerms(NamedTuple):
@@ -45,11 +43,9 @@ class Method(Protocol):
     @property
     def summary(self) -> str:
         """One line on what it is."""
-        ...
 
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         """What finds the field of a pair in d dimensions, on a device; BadInput where that cannot be."""
-        ...
 
     @property
     def dimensions(self) -> tuple[int, ...]:
@@ -74,11 +70,6 @@ class Method(Protocol):
     @property
     def is_network(self) -> bool:
         """Whether it is made of convolutions, which are worth sharing among threads and recording on a GPU."""
-        return False
-
-    @property
-    def is_random(self) -> bool:
-        """Whether it draws numbers while it registers."""
         return False
 
     @property
@@ -117,16 +108,11 @@ MAX_CASCADES, MAX_WIDTH = 100, 4_096
 """More of either is a slip of the pen, or a file that is not to be trusted."""
 COUNT = r"(\d{1,99})"
 """A number in a name: Python refuses to read one of thousands of digits."""
-SHORTHAND = (
-    "denoiser", "data", "warps", "iterations", "cascades",
-    "init", "parameters", "order", "penalty", "exchange", "resolution", "start_weights", "width",
-)  # fmt: skip
-"""The fields that the shorthand of a network says."""
 
 
 @runtime_checkable
 class Trainable(Method, Protocol):
-    """A learned method without weights: training builds a fresh model of it."""
+    """A learned method without weights: training builds a fresh model of it. Its name says all its fields but θ."""
 
     loss: LossTerms = LossTerms("L1", "Diffusion")
     """What it is trained with, where nothing else is asked for."""
@@ -137,30 +123,18 @@ class Trainable(Method, Protocol):
     @property
     def width(self) -> int | None:
         """Channels of the first level of its networks; None stands for the paper's."""
-        ...
+
+    def __post_init__(self) -> None:
+        if self.width is not None and self.width < 1:
+            raise BadInput(f"a network of width {self.width} has no channels: give at least w1")
+        check_at_most("the width of a network", self.width or 0, MAX_WIDTH)
 
     def build(self, d: int, device: torch.device = CPU) -> Any:
         """A fresh model, its first weights drawn by torch's generator."""
-        ...
-
-    def with_width(self, width: int | None) -> "Trainable":
-        """The method at another width, where it does not have its own."""
-        return replace(self, width=width) if self.width is None else self  # type: ignore[type-var]
-
-    @property
-    def network_count(self) -> int:
-        """How many networks it has at least; the file of a model has more tensors."""
-        return 1
 
     @property
     def fixed_parameters(self) -> tuple[str, ...]:
-        return SHORTHAND
-
-
-def check_width(width: int | None) -> None:
-    if width is not None and width < 1:
-        raise BadInput(f"a network of width {width} has no channels: give at least w1")
-    check_at_most("the width of a network", width or 0, MAX_WIDTH)
+        return tuple(field.name for field in fields(self) if field.name != "theta")  # type: ignore[arg-type]
 
 
 def suffix(width: int | None) -> str:

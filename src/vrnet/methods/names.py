@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import cast
@@ -18,15 +19,15 @@ from typing import cast
 from torch import nn
 
 from vrnet.errors import BadInput, UnfitMachine, did_you_mean, type_name
-from vrnet.files import sha256
+from vrnet.files import exists, sha256
 from vrnet.methods import parameters as by_name
 from vrnet.methods.averaged import AVERAGED, Averaged, averaged
 from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
-from vrnet.methods.bundled import BUNDLED, MODELS, SOLVER, Default, bundled_sha256, is_bundled, load_bundled
+from vrnet.methods.bundled import BUNDLED, MODELS, SOLVER, Default, bundled_file, is_bundled, load_bundled
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
 from vrnet.methods.method import Images, Method, Scaling, Trainable
 from vrnet.methods.parameters import Parameter, assignments, split_name
-from vrnet.methods.solvers import solvers
+from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import (
     FAMILIES,
@@ -36,12 +37,14 @@ from vrnet.methods.weights import (
     load_weights,
     made_by_fields,
     parse_learned,
-    parse_template,
     read_card,
     save_weights,
+    template_shape,
 )
 from vrnet.provenance import versions
 from vrnet.variational.cascade import Spacing
+from vrnet.variational.data_terms import DATA_TERMS
+from vrnet.variational.regularizers import REGULARIZERS
 
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
 """Every method that can register as it is, but for the solvers and the bundled models."""
@@ -57,13 +60,12 @@ EXAMPLES = (
 
 def all_methods() -> list[Method]:
     """Every method that can register as it is, but for the bundled models."""
-    return [*solvers(), *METHODS]
+    return [*(preset(*terms) for terms in product(REGULARIZERS, DATA_TERMS)), *METHODS]
 
 
 def names() -> dict[str, str]:
     """The name of every method that needs no weights, with a line on what it is."""
-    bundled = {name: model.summary for name, model in BUNDLED.items()}
-    return bundled | {str(method): method.summary for method in all_methods()}
+    return BUNDLED | {str(method): method.summary for method in all_methods()}
 
 
 def parse(name: str) -> Method:
@@ -74,18 +76,16 @@ def parse(name: str) -> Method:
     if alone != name:
         return averaged(parse(alone))
     base, given = split_name(name)
-    found = find_base(base)
-    if found is None:
-        if parse_template(base):
-            told = "`vrnet template` makes one: give its file to vrnet.load_method, or on the command line by --weights"
-        elif base.endswith(SUFFIX):
-            told = "give a file of weights to vrnet.load_method, or on the command line by --weights"
-        else:
-            known = (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)
-            choice = f"choose one of {', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
-            told = did_you_mean(base, known) or choice
-        raise BadInput(f'no method is called "{base}": {told}')
-    return with_parameters(found, given)
+    if (found := find_base(base)) is not None:
+        return with_parameters(found, given)
+    if template_shape(base):
+        told = "`vrnet template` makes one: give its file to vrnet.load_method, or on the command line by --weights"
+    elif base.endswith(SUFFIX):
+        told = "give a file of weights to vrnet.load_method, or on the command line by --weights"
+    else:
+        choice = f"choose one of {', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
+        told = did_you_mean(base, (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)) or choice
+    raise BadInput(f'no method is called "{base}": {told}')
 
 
 def without_average(name: str) -> str:
@@ -168,11 +168,8 @@ class MethodSpec:
         if self.weights is None:
             base = split_name(without_average(self.name))[0].casefold()
             model = MODELS[self.images] if base == "default" else base
-            return bundled_sha256(model) if model in BUNDLED else None
-        try:
-            return sha256(self.weights)
-        except OSError:
-            return None
+            return sha256(bundled_file(model)) if model in BUNDLED else None
+        return sha256(self.weights) if exists(self.weights) else None
 
 
 def parse_method(
@@ -214,19 +211,19 @@ def check_pinned(spec: MethodSpec) -> None:
 def load_once(spec: MethodSpec) -> Method:
     """The method of a spec."""
     alone, given = without_average(spec.name), read_settings(spec.settings)
-    if spec.average or alone != spec.name:
-        return averaged(load_once.__wrapped__(replace(spec, name=alone, average=False)))
     is_default = alone.casefold() == "default"
-    if spec.weights is None:
-        if given and is_default:
-            told = f'name it too, such as `method="{SOLVER}"`, used for volumes'
-            raise BadInput(f"parameters are those of a method: {told}")
-        return with_weights(with_parameters(parse(alone), given))
-    found = load_method(spec.weights)
-    if not is_default and str(parse(alone)) != str(found):
-        told = f"leave out the name, or give the weights of {alone}"
-        raise BadInput(f"{spec.weights} holds {found}, not {alone}: {told}")
-    return with_parameters(found, given)
+    if spec.weights is not None:
+        found: Method = load_method(spec.weights)
+        if not is_default and str(parse(alone)) != str(found):
+            told = f"leave out the name, or give the weights of {alone}"
+            raise BadInput(f"{spec.weights} holds {found}, not {alone}: {told}")
+    elif given and is_default:
+        told = f'name it too, such as `method="{SOLVER}"`, used for volumes'
+        raise BadInput(f"parameters are those of a method: {told}")
+    else:
+        found = with_weights(parse(alone))
+    found = with_parameters(found, given)
+    return averaged(found) if spec.average or alone != spec.name else found
 
 
 def with_weights(method: object) -> Method:
@@ -243,10 +240,10 @@ def with_weights(method: object) -> Method:
 
 def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     """The learned method of a name, with its settings; BadInput if there is nothing to train."""
-    alone = without_average(name)
+    alone, (base, _) = without_average(name), split_name(name)
     if is_bundled(alone):
-        method = read_card(BUNDLED[alone.casefold()].file).method
-        if parse_template(method):
+        method = read_card(bundled_file(alone)).method
+        if template_shape(method):
             raise BadInput(f"{alone} has nothing to learn: `vrnet template` makes others, of your own images")
         raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
     if alone != name:
@@ -254,10 +251,9 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     if name.endswith(SUFFIX):
         told = f'name its method, which vrnet methods {name} tells, and give the file by `start_from="{name}"`'
         raise BadInput(f'no method is called "{name}": {told}')
-    base, _ = split_name(name)
     if find_base(base) is None:
-        known = (*map(str, EXAMPLES), *BUNDLED)
-        meant = did_you_mean(base, known) or f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"
+        choice = f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"
+        meant = did_you_mean(base, (*map(str, EXAMPLES), *BUNDLED)) or choice
         raise BadInput(f'no method is called "{base}": {meant}')
     found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:
@@ -289,10 +285,10 @@ def network(
         raise BadInput(f"the dimension is {dimension}: give 2 or 3")
     if not is_bundled(name):
         return parse_trainable(name).build(dimension or 2)
-    own = load_bundled(name).card.dimension
-    if dimension not in (None, own):
+    bundled = load_bundled(name)
+    if dimension not in (None, own := bundled.card.dimension):
         raise BadInput(f"{name} is a network of {own} dimensions, not {dimension}: leave out the dimension")
-    return deepcopy(load_bundled(name).model)
+    return deepcopy(bundled.model)
 
 
 def save_network(
@@ -311,14 +307,9 @@ def save_network(
     `scaling` says whether the intensities of a pair were brought to [0, 1] jointly, or those of each image by itself;
     `uses_labels`, whether labels had a part in its loss."""
     method = parse_trainable(name)
+    made_by = made_by_fields(versions())
     card = Card(
-        method=str(method),
-        dimension=len(spacing),
-        spacing_mm=tuple(spacing),
-        normalisation=scaling,
-        trained_on=trained_on,
-        labels_in_training=uses_labels,
-        **made_by_fields(versions()),
+        str(method), len(spacing), tuple(spacing), scaling, trained_on, labels_in_training=uses_labels, **made_by
     )
     expected = {key: tensor.shape for key, tensor in method.build(len(spacing)).state_dict().items()}
     if {key: tensor.shape for key, tensor in net.state_dict().items()} != expected:

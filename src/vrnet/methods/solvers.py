@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 from typing import Any
 
 import torch
@@ -21,9 +20,6 @@ MAX_STEPS, MAX_LEVELS = 100_000, 32
 ROUNDS = 2
 """How often the coarser levels are solved if the data term learns the contrast of the images from their result."""
 Thetas = tuple[float, float]
-FIXED = ("regularizer", "data")
-"""The fields that come first in the name of a solver."""
-NOT_NEGATIVE = "tolerance", "fluid", "momentum", "finest_warps"
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class Variational(Method):
     """Stop when three warps together change the energy by less than this part of it."""
 
     masks = MASKS_OF_SOLVERS
-    fixed_parameters = FIXED
+    fixed_parameters = ("regularizer", "data")
 
     def __post_init__(self) -> None:
         if self.regularizer not in REGULARIZERS or self.data not in DATA_TERMS:
@@ -66,18 +62,19 @@ class Variational(Method):
         for d in (2, 3):
             first, last = value_in(self.theta, d)
             check_positive({"lam": value_in(self.lam, d), "theta[0]": first, "theta[1]": last})
-            values = {name: value_in(getattr(self, name), d) for name in NOT_NEGATIVE}
-            for name, value in values.items():
+            momentum, finest_warps = value_in(self.momentum, d), value_in(self.finest_warps, d)
+            values = {"momentum": momentum, "finest_warps": finest_warps}
+            for name, value in ({"tolerance": self.tolerance, "fluid": self.fluid} | values).items():
                 if not 0 <= value < float("inf"):
                     raise BadInput(f"{name} is {value}: it must be zero or more")
-            if values["momentum"] >= 1 or (values["momentum"] and not self.fluid):
+            if momentum >= 1 or (momentum and not self.fluid):
                 needs = "it must be below 1, and 0 where fluid is 0: only composed updates have a momentum"
-                raise BadInput(f"momentum is {values['momentum']}: {needs}")
-            most = max(self.warps, values["finest_warps"]) * self.iterations
-            check_at_most("warps times iterations", most, MAX_STEPS)
+                raise BadInput(f"momentum is {momentum}: {needs}")
+            check_at_most("warps times iterations", max(self.warps, finest_warps) * self.iterations, MAX_STEPS)
 
     def __str__(self) -> str:
-        return f"{self.regularizer}-{self.data}{changes(self, preset(self.regularizer, self.data), FIXED)}"
+        default = preset(self.regularizer, self.data)
+        return f"{self.regularizer}-{self.data}{changes(self, default, self.fixed_parameters)}"
 
     @property
     def summary(self) -> str:
@@ -159,8 +156,3 @@ def preset(regularizer: str, data: str) -> Variational:
     """The solver of these terms with its tuned parameters; with those of TV-L1 where it was not tuned."""
     found = (method for method in PRESETS if (method.regularizer, method.data) == (regularizer, data))
     return next(found, None) or Variational(regularizer, data)
-
-
-def solvers() -> list[Variational]:
-    """Every data term with every regulariser, each with its tuned parameters."""
-    return [preset(*terms) for terms in product(REGULARIZERS, DATA_TERMS)]

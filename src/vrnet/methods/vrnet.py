@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Trainable, check_width, suffix
+from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, Trainable, suffix
 from vrnet.methods.parameters import changes, check_at_most
 from vrnet.networks import denoisers
 from vrnet.networks.unet import half_unet, he_initialised, unet
@@ -83,6 +83,7 @@ class VRNet(Trainable):
     """θ at the start, for images in [0, 1]."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.data not in data_words():
             raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(data_words())}')
         if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
@@ -98,25 +99,17 @@ class VRNet(Trainable):
         if self.data == NO_DATA and self.init != "unet" and not DENOISERS[self.denoiser].sees_images:
             raise BadInput(f"no part of {self} sees the images: choose C or D, or leave out {self.init}")
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
-        check_width(self.width)
 
     def __str__(self) -> str:
         words = [getattr(self, name) for name in dict.fromkeys(WORD_FIELDS.values())]
         said = [word for word in words if word in WORD_FIELDS]
         parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *said]
-        return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), SHORTHAND)
-
-    @property
-    def is_random(self) -> bool:
-        return self.init == "noise"
+        return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), super().fixed_parameters)
 
     @property
     def fixed_parameters(self) -> tuple[str, ...]:
-        return (*SHORTHAND, "theta") if self.data == NO_DATA else SHORTHAND
-
-    @property
-    def network_count(self) -> int:
-        return self.warps * self.iterations if self.parameters == "Θ2" else 1
+        named = super().fixed_parameters
+        return (*named, "theta") if self.data == NO_DATA else named
 
     @property
     def summary(self) -> str:

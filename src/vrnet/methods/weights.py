@@ -14,7 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from vrnet.devices import ModelOnDevices, channels_last
-from vrnet.errors import BadInput, shape_text, warn_of_input
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
@@ -23,14 +23,11 @@ from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Metho
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import parse_vrnet
-from vrnet.networks.denoisers import Noise
 from vrnet.variational.cascade import Spacing, initialize
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.initialisers import ThroughTemplate
 from vrnet.variational.linearize import Field, Images, Masks
 from vrnet.variational.solver import Solver
-
-# Every learned method by its name: R-L1-3x2, VoxelMorph, Siamese, 4xRC-Net.
 
 
 class Family(NamedTuple):
@@ -75,30 +72,10 @@ def make_solver(d: int, device: torch.device = CPU) -> Solver:
     return SOLVER.solver(DETAIL, d).to(device)
 
 
-@dataclass(frozen=True)
-class Template:
-    """What a file of weights holds where it holds a template of this shape; once read, it is a method."""
-
-    shape: tuple[int, ...]
-
-    network_count = 0
-    """It has no networks."""
-
-    def __str__(self) -> str:
-        return f"Template-{shape_text(self.shape)}"
-
-    def build(self, d: int, device: torch.device = CPU) -> ThroughTemplate:
-        """A template that shows nothing yet."""
-        if d != len(self.shape):
-            raise BadInput(f"{self} has {len(self.shape)} dimensions, not {d}")
-        image = torch.zeros(1, 1, *self.shape, device=device)
-        return ThroughTemplate(image, torch.ones_like(image), make_solver)
-
-
-def parse_template(name: str) -> Template | None:
-    """The template that a name stands for; None if it is the name of none."""
+def template_shape(name: str) -> tuple[int, ...] | None:
+    """(48, 64, 48) of Template-48x64x48, what a file of weights says it holds; None if it is no template."""
     found = re.fullmatch(r"Template-([1-9][0-9]{0,3}(?:x[1-9][0-9]{0,3}){1,2})", name, flags=re.IGNORECASE)
-    return found and Template(tuple(int(n) for n in found[1].split("x")))
+    return found and tuple(int(n) for n in found[1].split("x"))
 
 
 # Files of weights.
@@ -124,11 +101,9 @@ class Card:
     version: str
     """The version of vrnet that trained it."""
     commit: str = ""
-    """The commit of the checkout that trained it; empty where there was none, or it is not known."""
+    """The commit of the checkout that trained it; this and what follows are empty where they are not known."""
     torch: str = ""
-    """The version of torch, where it is known."""
     device: str = ""
-    """What it was trained on, where it is known."""
     labels_in_training: bool = False
     """Whether labels had a part in the loss that it, or what its training began with, was trained with."""
     flips_in_training: bool | None = None
@@ -155,34 +130,35 @@ def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -
     """Write a model; in half precision it takes half the room."""
     check_file(path, (SUFFIX,))
     dtype, state = torch.float16 if half else torch.float32, model.state_dict()
-    tensors = {name: in_precision(tensor.cpu(), dtype).contiguous() for name, tensor in state.items()}
-    write_tensors(tensors, path, {KEY: json.dumps(asdict(card))})
+    single = {name: x.to(dtype) if x.is_floating_point() else x for name, x in state.items()}
+    write_tensors({name: x.cpu().contiguous() for name, x in single.items()}, path, {KEY: json.dumps(asdict(card))})
 
 
 def load_weights(path: Path) -> tuple[nn.Module, Card]:
     """The model of a file, in single precision and for use, with its card; BadInput if it is not one of ours.
 
-    All is checked before memory is asked for: that the card names a method, and that the tensors of the file have the
-    names, shapes and types of its model, or half its precision."""
+    All is checked before memory is asked for: the tensors have the names, shapes and types of the model that the card
+    names, or half its precision."""
     with open_weights(path) as (file, card):
         try:
-            method = parse_template(card.method) or parse_learned(card.method)
+            shape = template_shape(card.method)
+            method = None if shape else parse_learned(card.method)
         except BadInput as error:
             raise BadInput(f"{path} holds no model of vrnet ({error}): {ADVICE}") from error
-        if method is None:
+        if not (shape or method):
             raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
+        with torch.device("meta"), SkipInitialisation():  # without numbers: all of them are in the file
+            blank, meta = torch.zeros(1, 1, *shape or ()), torch.device("meta")
+            model = method.build(card.dimension, meta) if method else ThroughTemplate(blank, blank, make_solver)
         single = {torch.float16: torch.float32}
         found = {name: (shape, single.get(dtype, dtype)) for name, (shape, dtype) in file.layouts().items()}
-        model = nn.Module()
-        if len(found) > method.network_count:
-            with torch.device("meta"), SkipInitialisation():  # without numbers: all of them are in the file
-                model = method.build(card.dimension, torch.device("meta"))
-        if not found or found != {name: (tuple(x.shape), x.dtype) for name, x in model.state_dict().items()}:
+        fits = len(shape or card.spacing_mm) == card.dimension
+        if not fits or found != {name: (tuple(x.shape), x.dtype) for name, x in model.state_dict().items()}:
             told = f"the weights in {path} do not fit {card.method}"
             raise BadInput(f"{told}: they are of another model, or of another version of vrnet; {ADVICE}")
         tensors = file.read()
-    model.load_state_dict({name: in_precision(x, torch.float32) for name, x in tensors.items()}, assign=True)
-    return model.eval(), card
+    model.load_state_dict(tensors, assign=True)
+    return model.float().eval(), card
 
 
 def read_card(path: Path) -> Card:
@@ -211,11 +187,6 @@ class SkipInitialisation(TorchFunctionMode):
         given = kwargs or {}
         is_initialising = getattr(function, "__module__", "") == nn.init.__name__ or function in self.METHODS
         return given.get("tensor", *args[:1]) if is_initialising else function(*args, **given)
-
-
-def in_precision(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Numbers in another precision; counts as they are."""
-    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype)
 
 
 # Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at.
@@ -281,10 +252,6 @@ class Trained(Method):
     @property
     def is_network(self) -> bool:
         return next(self.model.parameters(), None) is not None  # a template has no parameters
-
-    @property
-    def is_random(self) -> bool:
-        return any(isinstance(module, Noise) for module in self.model.modules())
 
     @property
     def takes_flips(self) -> bool:

@@ -45,7 +45,10 @@ class Budget:
         """The method of that name, which says nothing of averages; a network has the width of this budget, unless its
         name gives one."""
         method = self.replaced_methods.get(name) or parse(name)
-        return cast(Trainable, method).with_width(self.widths[d]) if method.is_trainable else method.resolve(d, None)
+        if not method.is_trainable:
+            return method.resolve(d, None)
+        learned = cast(Any, method)
+        return learned if learned.width is not None else replace(learned, width=self.widths[d])
 
     def settings(self, method: Trainable, data: str, alpha: float | None, seed: int) -> Training:
         """How the method is trained on the data; a method whose loss has its own α, such as Siamese, keeps that."""

@@ -17,9 +17,9 @@ from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import in_main_thread, own_stream
 from vrnet.errors import BadInput
 from vrnet.files import exists, write_rows
-from vrnet.methods.bundled import BUNDLED, is_bundled
+from vrnet.methods.bundled import bundled_file, is_bundled
 from vrnet.methods.method import Trainable
-from vrnet.methods.weights import Card, load_weights, made_by_fields, parse_template, read_card, save_weights
+from vrnet.methods.weights import Card, load_weights, made_by_fields, read_card, save_weights, template_shape
 from vrnet.provenance import provenance
 from vrnet.training.loss import loss_of
 from vrnet.training.pairs import Pairs
@@ -248,7 +248,7 @@ def is_first_process() -> bool:
 
 def find_start(name: str) -> Path:
     """The file of weights to begin with: of a bundled model by its name, else that of the path."""
-    return BUNDLED[name.casefold()].file if is_bundled(name) else Path(name)
+    return bundled_file(name) if is_bundled(name) else Path(name)
 
 
 def check_start(name: str, method: Trainable, d: int) -> Card:
@@ -256,6 +256,6 @@ def check_start(name: str, method: Trainable, d: int) -> Card:
     card = read_card(find_start(name))
     if (card.method, card.dimension) != (str(method), d):
         holds, wanted = f"{card.method} in {card.dimension}D", f"{method} in {d}D"
-        other = "" if parse_template(card.method) else f"train {card.method}, or "
+        other = "" if template_shape(card.method) else f"train {card.method}, or "
         raise BadInput(f"{name} holds {holds}, which cannot start {wanted}: {other}give other weights")
     return card

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import threads_for
-from vrnet.errors import BadInput, Progress, counted
+from vrnet.errors import BadInput, Progress, counted, shape_text
 from vrnet.fields.calculus import compose, relative_spacing, smooth, warp
 from vrnet.fields.inverse import invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.methods.weights import DETAIL, Card, Template, made_by_fields, make_solver
+from vrnet.methods.weights import DETAIL, Card, made_by_fields, make_solver
 from vrnet.provenance import provenance
 from vrnet.variational.initialisers import ThroughTemplate
 
@@ -98,7 +98,7 @@ def make_template(
     with threads_for(False, images[0].numel()):
         found = learn_template(images.to(device), spacing, rounds, progress)
     card = Card(
-        method=str(Template(tuple(found.image.shape[2:]))),
+        method=f"Template-{shape_text(found.image.shape[2:])}",
         dimension=len(spacing),
         spacing_mm=spacing,
         normalisation="each",
