@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from vrnet.training.augmentation import ELASTIC_POINTS, RandomTransform, augment, augment_labels, draw_transform
+from vrnet.training.augmentation import ELASTIC_POINTS, RandomTransform, augment, draw_transform
 from vrnet.training.settings import Augmentation
 
 NONE = Augmentation(flip=False, rotation=0.0, tilt=0.0, scale=0.0, translation=0.0, gamma=0.0, swap=0.0)
@@ -102,7 +102,7 @@ def test_the_elastic_map_is_scipy_s_b_spline_and_labels_follow_it(d, smooth_imag
     I0, I1 = pair(d, smooth_image)
     L0, L1 = ((10 * I).clamp(0, 9).to(torch.uint8) for I in (I0, I1))
     transform = draw_transform(replace(NONE, elastic=3.0, translation=0.1), 3, SHAPES[d], (1.0,) * d)
-    (J0, J1), (M0, M1) = augment(I0, I1, transform), augment_labels((L0, L1), transform)
+    J0, J1, M0, M1 = augment(I0, I1, transform, (L0, L1))
     half = (np.array(SHAPES[d]) - 1) / 2
     for k in range(3):
         moved = b_spline(transform.elastic[k].double().numpy(), SHAPES[d])
@@ -121,7 +121,8 @@ def test_labels_are_exchanged_with_their_images():
     L0, L1 = (torch.full((3, 1, 9, 9), value, dtype=torch.uint8) for value in (1, 2))
     affine = draw_transform(NONE, 3, (9, 9), (1.0, 1.0)).affine
     transform = RandomTransform(affine, torch.ones(3), torch.tensor([True, False, True]))
-    for found, expected in zip(augment_labels((L0, L1), transform), ([2, 1, 2], [1, 2, 1]), strict=True):
+    maps = augment(L0.float(), L1.float(), transform, (L0, L1))[2:]
+    for found, expected in zip(maps, ([2, 1, 2], [1, 2, 1]), strict=True):
         assert found[:, 0, 4, 4].tolist() == expected
         assert found.dtype == torch.uint8
 
@@ -150,9 +151,8 @@ def test_a_twin_is_fixed_moved_on_its_own_and_labels_follow_it(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     L0, L1 = ((4 * I.clamp(0, 1)).byte() for I in (I0, I1))
     transform = draw_transform(replace(NONE, twins=1.0, twin_motion=2.0), 3, SHAPES[d], (1.0,) * d)
-    J0, J1 = augment(I0, I1, transform)
+    J0, J1, M0, M1 = augment(I0, I1, transform, (L0, L1))
     torch.testing.assert_close(J0, I0.clamp(min=1e-6), rtol=0, atol=1e-5)
-    M0, M1 = augment_labels((L0, L1), transform)
     assert torch.equal(M0, L0)
     for k, points in enumerate(transform.twin_motion.double().numpy()):
         at = np.indices(SHAPES[d]) + b_spline(points, SHAPES[d])

@@ -3,22 +3,27 @@ from dataclasses import replace
 from functools import cache
 from json import loads
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
 
 from tests.models import saved
 from tests.training.conftest import EVERYTHING, NAMES, QUICK
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
+from vrnet.evaluation.metrics import dice
+from vrnet.fields.calculus import zeros
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import load_method, load_weights, read_card, save_weights
 from vrnet.provenance import provenance
-from vrnet.training.fit import fit
+from vrnet.training.fit import fit, thetas, validate
+from vrnet.training.loss import Loss
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer
-from vrnet.training.validation import validate
 
 
 def weights_of(folder):
@@ -66,7 +71,9 @@ def test_a_run_folder_says_what_was_done_and_holds_the_best_model(hearts, tmp_pa
         float(line.split(",")[-1]) for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]
     )
     assert model(val.samples[0].fixed, val.samples[0].moving).shape == (1, 2, 48, 48)
-    assert list((tmp_path / "run" / "logs").glob("events*"))
+    curves = EventAccumulator(str(tmp_path / "run" / "logs"), size_guidance={"scalars": 0}).Reload()
+    assert set(curves.Tags()["scalars"]) == {"loss", "rate", "val_loss", "val_dice", "theta/1"}
+    assert [event.step for event in curves.Scalars("val_dice")] == [3, 6]
 
 
 @pytest.mark.parametrize(
@@ -261,3 +268,58 @@ def test_the_run_and_its_weights_say_what_they_began_with(hearts, tmp_path):
     assert tuned.card.started_from == f"with_labels.safetensors ({card.trained_on})"
     assert tuned.card.labels_in_training
     assert tuned.details["started from"] == tuned.card.started_from
+
+
+class Still(nn.Module):
+    """No motion; it keeps whether it was training, and whether gradients were asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+
+    def forward(self, I0, I1, spacing=None):
+        self.heard.append((self.training, torch.is_grad_enabled()))
+        return zeros(I0)
+
+
+def test_dice_is_that_of_the_metrics_and_the_model_learns_nothing(d, hearts):
+    """By gradients, or by averages that a normalisation keeps; it goes on learning afterwards."""
+    model, split = Still().train(), hearts(d, [3])
+    sample = split.samples[0]
+    scores = validate(model, split, Loss(0.1), torch.device("cpu"))
+    masks = sample.fixed_labels[0, 0].numpy(), sample.moving_labels[0, 0].numpy()
+    expected = np.mean([dice(masks[0] == label, masks[1] == label) for label in (1, 2, 3)])
+    assert scores["val_dice"] == pytest.approx(expected, rel=1e-6)
+    assert model.heard == [(False, False)]
+    assert model.training
+
+
+def squares(*rows):
+    """Label maps of 8x8, one slice per row of values: that of each quarter."""
+    corners = [torch.tensor(row, dtype=torch.uint8).view(2, 2) for row in rows]
+    return torch.stack(corners)[:, None].repeat_interleave(4, 2).repeat_interleave(4, 3)
+
+
+def test_dice_is_the_mean_over_pairs_then_over_structures_then_over_subjects():
+    """Subject a: structure 1 has 1 and 0 in its two slices, 2 has 1 in the first alone: (1/2 + 1) / 2.
+    Subject b: structure 1 has 0, and 2 is not there: 0."""
+    images, h = torch.rand(2, 1, 8, 8), (1.0, 1.0)
+    a = Sample("a", images, images, h, squares((1, 0, 2, 0), (1, 0, 0, 0)), squares((1, 0, 2, 0), (0, 1, 0, 0)))
+    b = Sample("b", images[:1], images[:1], h, squares((1, 0, 0, 0)), squares((0, 0, 0, 1)))
+    prepared = PreparedSplit("x", "val", (a, b), {"one": 1, "two": 2}, False)
+    scores = validate(Still(), prepared, Loss(0.1), torch.device("cpu"))
+    assert scores["val_dice"] == 0.375
+
+
+def test_without_labels_there_is_only_the_loss(hearts):
+    assert set(validate(Still(), hearts(2, [0], labels=False), Loss(0.1), torch.device("cpu"))) == {"val_loss"}
+
+
+def test_every_theta_is_listed_in_the_order_of_the_steps():
+    model = parse_trainable("R-L1-2x2-w1").build(2)
+    with torch.no_grad():
+        for number, step in enumerate(step for inner in model.steps for step in inner):
+            step.first.log_theta.fill_(np.log(0.1 * (number + 1)))
+    assert thetas(model) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert thetas(parse_trainable("R-L2-3x1-Θ1-w1").build(2)) == pytest.approx([0.1])
+    assert thetas(parse_trainable("VoxelMorph-w1").build(2)) == []

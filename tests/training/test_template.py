@@ -9,7 +9,7 @@ from vrnet import BadInput
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
 from vrnet.fields.calculus import warp
-from vrnet.training.template import how_alike, images_of, learn_template, make_template
+from vrnet.training.template import how_alike, learn_template, make_template
 
 CPU = torch.device("cpu")
 
@@ -119,19 +119,24 @@ def test_the_card_says_what_the_template_is_of():
 
 
 def test_images_that_make_no_template_are_refused():
-    one = blob((12, 16))
-    with pytest.raises(BadInput, match="2 images or more, and not of 1"):
-        images_of(split_of([one]))
-    with pytest.raises(BadInput, match="0, in train of blobs, has 2 images, as slices are"):
-        images_of(split_of([torch.cat([one, one])] * 3))
-    with pytest.raises(BadInput, match="differ in shape"):
-        images_of(split_of([one, one, blob((12, 16), (32, 30))]))
+    one, other = blob((12, 16)), blob((10, 16))
+    refused = {
+        "train of blobs has one image": [one, one],
+        "blobs has 2 images of 1 subjects, as slices are": [torch.cat([one, other])],
+        "differ in shape": [one, blob((12, 16), (32, 30))],
+    }
+    for words, images in refused.items():
+        with pytest.raises(BadInput, match=words):
+            make_template(split_of(images), 1, CPU, lambda part: None)
 
 
 def test_an_image_that_comes_again_counts_once():
     one, other = blob((12, 16)), blob((10, 16))
-    images, _ = images_of(split_of([one, other, one.clone()]))
-    assert torch.equal(images, torch.cat([one, other]))
+    twice, once = (
+        make_template(split_of(images), 1, CPU, lambda part: None)[0]
+        for images in ([one, other, one.clone()], [one, other])
+    )
+    assert torch.equal(twice.image, once.image)
 
 
 def test_a_background_that_all_images_share_does_not_hide_where_they_differ(random):

@@ -133,9 +133,8 @@ class Train:
         """Say how the model that was kept scores, beside no registration and the model that it began with."""
         from vrnet.devices import find_device
         from vrnet.methods.weights import load_weights
-        from vrnet.training.fit import find_start
+        from vrnet.training.fit import find_start, validate
         from vrnet.training.run import best_row
-        from vrnet.training.validation import validate
         from vrnet.variational.cascade import Cascade, no_motion
 
         device = find_device(self.device_options.device)

@@ -5,6 +5,7 @@ Drawing and applying are apart, so that several devices can each apply their par
 drawn last, and only where it is allowed: settings without it draw what they always did.
 """
 
+from collections.abc import Sequence
 from itertools import combinations
 from math import radians
 from typing import NamedTuple
@@ -56,7 +57,13 @@ def draw_transform(
 ) -> RandomTransform:
     """A transform for each of `batch` pairs; angles are true in space whatever the spacing of voxels."""
     d = len(shape)
-    rotation = rotation_in_planes(draw_uniform(batch, d * (d - 1) // 2), allowed, d)
+    rotation, chance = torch.eye(d).expand(batch, d, d), draw_uniform(batch, d * (d - 1) // 2)
+    for k, (i, j) in enumerate(combinations(range(d), 2)):  # in each plane of two axes, one after the other
+        angle = chance[:, k] * radians(allowed.tilt if k else allowed.rotation)
+        plane = torch.eye(d).repeat(batch, 1, 1)
+        plane[:, i, i] = plane[:, j, j] = angle.cos()
+        plane[:, i, j], plane[:, j, i] = -angle.sin(), angle.sin()
+        rotation = plane @ rotation
     size = (1 + allowed.scale * draw_uniform(batch, 1)) * torch.where(
         (draw_uniform(batch, d) < 0) & allowed.flip, -1.0, 1.0
     )
@@ -88,22 +95,13 @@ def draw_uniform(*size: int) -> Tensor:
     return 2 * torch.rand(*size) - 1
 
 
-def rotation_in_planes(chance: Float[Tensor, "b planes"], allowed: Augmentation, d: int) -> Float[Tensor, "b d d"]:
-    """A rotation in each plane of two axes, one after the other, by chance (from -1 to 1) times the largest."""
-    rotation = torch.eye(d).expand(len(chance), d, d)
-    for k, (i, j) in enumerate(combinations(range(d), 2)):
-        angle = chance[:, k] * radians(allowed.tilt if k else allowed.rotation)
-        plane = torch.eye(d).repeat(len(chance), 1, 1)
-        plane[:, i, i] = plane[:, j, j] = angle.cos()
-        plane[:, i, j], plane[:, j, i] = -angle.sin(), angle.sin()
-        rotation = plane @ rotation
-    return rotation
+def augment(
+    I0: Images, I1: Images, transform: RandomTransform, labels: Sequence[UInt8[Tensor, "b 1 *s"]] = ()
+) -> tuple[Tensor, ...]:
+    """What was drawn, applied to pairs of images, and to their labels where these are given, from the nearest voxel.
 
-
-def augment(I0: Images, I1: Images, transform: RandomTransform) -> tuple[Images, Images]:
-    """Apply what was drawn to the pairs; outside the images their border is repeated.
-
-    Gamma, contrast and brightness change alike in both images of a pair; noise is another in each."""
+    Outside the images their border is repeated. Gamma, contrast and brightness change alike in both images of a pair;
+    noise is another in each."""
     pair = sample_pair(I0, I1, transform, "bilinear")
     pair = pair.clamp(min=1e-6).pow(beside(transform.gamma, pair))
     if transform.contrast is not None:
@@ -115,24 +113,16 @@ def augment(I0: Images, I1: Images, transform: RandomTransform) -> tuple[Images,
         for seed in transform.noise_seed.tolist():  # each pair has its own: others of the batch do not matter
             drawn.append(torch.randn(pair.shape[1:], generator=generator.manual_seed(seed), device=pair.device))
         pair = pair + beside(transform.noise, pair) * torch.stack(drawn)
-    pair = torch.where(beside(transform.swap, pair), pair.flip(1), pair)
-    return pair[:, :1], pair[:, 1:]
-
-
-def augment_labels(
-    labels: tuple[UInt8[Tensor, "b 1 *s"], ...], transform: RandomTransform
-) -> tuple[UInt8[Tensor, "b 1 *s"], ...]:
-    """The labels of fixed and moving where `augment` puts the images, from the nearest voxel; none of none."""
-    if not labels:
-        return ()
-    fixed, moving = labels
-    pair = sample_pair(fixed.float(), moving.float(), transform, "nearest").to(fixed.dtype)
-    pair = torch.where(beside(transform.swap, pair), pair.flip(1), pair)
-    return pair[:, :1], pair[:, 1:]
+    pairs = [pair]
+    if labels:
+        fixed, moving = labels
+        pairs.append(sample_pair(fixed.float(), moving.float(), transform, "nearest").to(fixed.dtype))
+    swap = beside(transform.swap, pair)
+    return tuple(part for two in pairs for part in torch.where(swap, two.flip(1), two).chunk(2, dim=1))
 
 
 def sample_pair(I0: Images, I1: Images, transform: RandomTransform, mode: str) -> Float[Tensor, "b 2 *s"]:
-    """Both images, or labels, under the random maps; outside them their border is repeated."""
+    """Both images, or labels, under the random maps."""
 
     def sample(I: Images, grid: Float[Tensor, "b *s d"]) -> Images:
         return functional.grid_sample(I, grid, mode=mode, padding_mode="border", align_corners=True)

@@ -6,22 +6,24 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import isfinite, isnan, nan
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import in_main_thread, own_stream
 from vrnet.errors import BadInput
+from vrnet.fields.calculus import warp_labels
 from vrnet.files import exists, write_rows
 from vrnet.methods.bundled import bundled_file, is_bundled
 from vrnet.methods.method import Trainable
 from vrnet.methods.weights import Card, load_weights, made_by_fields, read_card, save_weights, template_shape
 from vrnet.provenance import provenance
-from vrnet.training.loss import loss_of
+from vrnet.training.loss import Loss, loss_of
 from vrnet.training.pairs import Pairs
 from vrnet.training.run import (
     CHECKPOINT,
@@ -36,10 +38,8 @@ from vrnet.training.run import (
 )
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer, keep_settings, launch_fabric
-from vrnet.training.validation import Logs, thetas, validate
 
 AGREE_EVERY_STEPS = 20
-"""How often several processes ask each other whether to stop."""
 REPORT_EVERY_SECONDS = 0.5
 """How often whoever watches hears of the training: each report waits for the GPU."""
 
@@ -58,14 +58,12 @@ class TrainingStatus:
     """Validations not counted."""
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """What became of a run."""
+class TrainingResult(NamedTuple):
+    """What became of a run. `best` is the row of metrics.csv that its weights belong to, empty before the first."""
 
     step: int
     is_finished: bool
     best: Row
-    """The row of metrics.csv that weights.safetensors belongs to; empty before the first."""
 
 
 Watch = Callable[[TrainingStatus], None]
@@ -89,11 +87,15 @@ def fit(
 
     `start_from` names weights to begin with: a bundled model or a file. `watch` is called with a TrainingStatus about
     twice a second."""
-    run, spacing = Run(folder), train.samples[0].spacing
-    start_card = None if start_from is None else check_start(str(start_from), method, len(spacing))
+    run, spacing, d = Run(folder), train.samples[0].spacing, len(train.samples[0].spacing)
+    start_card = None if start_from is None else read_card(find_start(str(start_from)))
+    if start_card and (start_card.method, start_card.dimension) != (str(method), d):
+        holds, wanted = f"{start_card.method} in {start_card.dimension}D", f"{method} in {d}D"
+        other = "" if template_shape(start_card.method) else f"train {start_card.method}, or "
+        raise BadInput(f"{start_from} holds {holds}, which cannot start {wanted}: {other}give other weights")
     config = {
         "method": str(method),
-        "dimension": len(spacing),
+        "dimension": d,
         "data": train.data,
         "subjects": {part.split: part.names for part in (train, val)},
         "training": asdict(settings),
@@ -123,11 +125,11 @@ def fit(
                 start, _ = load_weights(find_start(str(start_from)))
                 trainer.model.load_state_dict(start.state_dict())
             card = Card(
-                method=str(method),
-                dimension=len(spacing),
-                spacing_mm=spacing,
-                normalisation="each" if train.pairs_across_subjects else "jointly",
-                trained_on=f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps",
+                str(method),
+                d,
+                spacing,
+                "each" if train.pairs_across_subjects else "jointly",
+                f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps",
                 labels_in_training=settings.uses_labels or bool(start_card and start_card.labels_in_training),
                 flips_in_training=settings.mirrors,
                 started_from=f"{Path(str(start_from)).name} ({start_card.trained_on})" if start_card else "",
@@ -140,12 +142,15 @@ class TrainingLoop:
     """The steps of a run, from where it was left."""
 
     def __init__(self, trainer: Trainer, val: PreparedSplit, folder: Path, card: Card) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
         self.trainer, self.val, self.folder, self.card = trainer, val, folder, card
         self.fabric, self.settings = trainer.fabric, trainer.settings
         progress, loss_sum = load_checkpoint(folder / CHECKPOINT, trainer.model, trainer.optimizer, self.settings.steps)
         self.step, self.rows = progress.step, progress.rows
         self.loss_sum = loss_sum.to(self.fabric.device)
-        self.logs = Logs(folder, self.step) if self.fabric.is_global_zero else None
+        logs, is_first = str(folder / "logs"), self.fabric.is_global_zero
+        self.curves = SummaryWriter(logs, purge_step=self.step + 1) if is_first else None  # which hides later events
         self.reported_step, self.reported_at = self.step, perf_counter()
 
     @property
@@ -162,7 +167,11 @@ class TrainingLoop:
                 self.validate()
             if self.is_finished or perf_counter() - self.reported_at > REPORT_EVERY_SECONDS:
                 watch(self.status(loss))
-            if self.agree_to_stop(stop_requested):
+            stop = stop_requested()
+            if self.fabric.world_size > 1:  # several processes agree now and then: whether one was asked to stop
+                due = self.step % AGREE_EVERY_STEPS == 0
+                stop = due and bool(self.fabric.all_reduce(torch.tensor(float(stop)), reduce_op="sum"))
+            if stop:
                 self.checkpoint()
                 break
         return TrainingResult(self.step, self.is_finished, best_row(self.rows))
@@ -183,7 +192,7 @@ class TrainingLoop:
         since = self.step - (self.rows[-1]["step"] if self.rows else 0)
         row: Row = {"step": self.step, "loss": self.mean_over_devices(self.loss_sum / since).item()}
         row["rate"] = self.settings.rate_at(self.step - 1)
-        if self.logs is not None:
+        if self.curves is not None:
             row |= validate(model, self.val, self.trainer.loss, self.fabric.device)
         row = self.fabric.broadcast(row)
         for loss in (row["loss"], row["val_loss"]):
@@ -192,13 +201,15 @@ class TrainingLoop:
                 raise BadInput(f"{told}: train in another folder at a smaller `rate`")
         self.rows.append(row)
         self.loss_sum.zero_()
-        if self.logs is not None:
+        if self.curves is not None:
             if best_row(self.rows) is row:
                 save_weights(model, self.card, self.folder / WEIGHTS)
             write_rows(self.rows, self.folder / METRICS)  # after the weights, so that each row has had its own
+            found = {f"theta/{number}": theta for number, theta in enumerate(thetas(model), start=1)} | row
+            for name in found.keys() - {"step"}:
+                self.curves.add_scalar(name, found[name], self.step)
+            self.curves.flush()
         self.checkpoint()
-        if self.logs is not None:
-            self.logs.write(row, model)
         self.reported_at += perf_counter() - began
 
     def checkpoint(self) -> None:
@@ -211,14 +222,6 @@ class TrainingLoop:
 
     def mean_over_devices(self, value: Tensor) -> Tensor:
         return self.fabric.all_reduce(value, reduce_op="mean")  # type: ignore[return-value]
-
-    def agree_to_stop(self, stop_requested: Callable[[], bool]) -> bool:
-        """Whether this process or another was asked to stop; several agree now and then."""
-        if self.fabric.world_size == 1:
-            return stop_requested()
-        if self.step % AGREE_EVERY_STEPS:
-            return False
-        return bool(self.fabric.all_reduce(torch.tensor(float(stop_requested())), reduce_op="sum"))
 
 
 @contextmanager
@@ -251,11 +254,34 @@ def find_start(name: str) -> Path:
     return bundled_file(name) if is_bundled(name) else Path(name)
 
 
-def check_start(name: str, method: Trainable, d: int) -> Card:
-    """The card of the weights; BadInput unless they are of the method that is to be trained in d dimensions."""
-    card = read_card(find_start(name))
-    if (card.method, card.dimension) != (str(method), d):
-        holds, wanted = f"{card.method} in {card.dimension}D", f"{method} in {d}D"
-        other = "" if template_shape(card.method) else f"train {card.method}, or "
-        raise BadInput(f"{name} holds {holds}, which cannot start {wanted}: {other}give other weights")
-    return card
+def validate(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> dict[str, float]:
+    """val_loss and, where there are labels, val_dice of a split; the model learns nothing meanwhile.
+
+    Dice is averaged over the pairs of a subject for each structure, then over the structures, then over the subjects
+    that have labels."""
+    labels, losses, dice = list(prepared.structures.values()), [], []
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        for sample in prepared.samples:
+            parts = [sample.fixed, sample.moving]
+            if sample.fixed_labels is not None and sample.moving_labels is not None and labels:
+                parts += [sample.fixed_labels, sample.moving_labels]
+            pair = [part.to(device) for part in parts]
+            I0, I1, *L = loss.arrange(*pair)
+            u = model(I0, I1, sample.spacing)
+            losses.append(loss(I0, I1, u, *L))
+            if L:
+                maps = pair[2], warp_labels(pair[3], u[: len(pair[3])])
+                A, B = (torch.cat([map_ == label for label in labels], dim=1).flatten(2) for map_ in maps)
+                of_pairs = 2 * (A & B).sum(2) / (A.sum(2) + B.sum(2))  # NaN where neither map has the label
+                dice.append(of_pairs.nanmean(0).nanmean())
+    model.train(was_training)
+    mean_dice = torch.stack(dice).nanmean().item() if dice else nan
+    return {"val_loss": torch.stack(losses).mean().item()} | ({} if isnan(mean_dice) else {"val_dice": mean_dice})
+
+
+def thetas(model: nn.Module) -> list[float]:
+    """θ of each data step."""
+    found = [parameter for name, parameter in model.named_parameters() if name.endswith("log_theta")]
+    return [parameter.exp().item() for parameter in found]

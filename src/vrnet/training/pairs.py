@@ -52,7 +52,7 @@ class Pairs:
                 moving.append(tuple(there))
         (_, spacing), count = grids.pop(), len(fixed)
         if prepared.pairs_across_subjects and count < 2:
-            raise BadInput(f"{prepared.split} of {prepared.data} has one image, and pairs are of two: add subjects")
+            raise BadInput(f"{prepared.split} of {prepared.data} has one image, and two are needed: add subjects")
         place = {key: k for k, key in enumerate(fixed)}
         within = ((place[key], count + k) for k, key in enumerate(which))
         index = torch.tensor(list(permutations(range(count), 2) if prepared.pairs_across_subjects else within))

@@ -21,6 +21,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.methods.weights import DETAIL, Card, made_by_fields, make_solver
 from vrnet.provenance import provenance
+from vrnet.training.pairs import Pairs
 from vrnet.variational.initialisers import ThroughTemplate
 
 ROUNDS = 2
@@ -71,30 +72,15 @@ def how_alike(
     return w / w.mean()
 
 
-def images_of(prepared: PreparedSplit) -> tuple[Float[Tensor, "n 1 *s"], tuple[float, ...]]:
-    """The fixed images of a split, each once, and the spacing of all; BadInput unless every subject has one."""
-    images: list[Tensor] = []
-    grids = set()
-    for sample in prepared.samples:
-        if len(sample.fixed) != 1:
-            name, count = f"{sample.name}, in {prepared.split} of {prepared.data}", len(sample.fixed)
-            told = "a template is of one per subject; take a data set of volumes, such as acdc3d"
-            raise BadInput(f"{name}, has {count} images, as slices are: {told}")
-        if not any(torch.equal(sample.fixed, known) for known in images):  # in a list of pairs it may come again
-            images.append(sample.fixed)
-        grids.add((sample.fixed.shape[2:], sample.spacing))
-    if len(grids) != 1:
-        raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
-    if len(images) < 2:
-        raise BadInput(f"a template is the mean of 2 images or more, and not of {len(images)}: add subjects")
-    return torch.cat(images), grids.pop()[1]
-
-
 def make_template(
     prepared: PreparedSplit, rounds: int, device: torch.device, progress: Progress
 ) -> tuple[ThroughTemplate, Card]:
-    """The template of the subjects of a split, on the CPU, and what a file says of it."""
-    images, spacing = images_of(prepared)
+    """The template of the fixed images of a split, each once, on the CPU, and what a file says of it."""
+    pairs = Pairs.from_split(replace(prepared, pairs_across_subjects=True))
+    images, spacing, subjects = pairs.images, pairs.spacing, prepared.names
+    if len(images) > len(subjects):
+        told = "a template is of one per subject; take a data set of volumes, such as acdc3d"
+        raise BadInput(f"{prepared.data} has {len(images)} images of {len(subjects)} subjects, as slices are: {told}")
     with threads_for(False, images[0].numel()):
         found = learn_template(images.to(device), spacing, rounds, progress)
     card = Card(
@@ -112,6 +98,6 @@ def make_template(
 def image_of(template: ThroughTemplate, card: Card) -> Image:
     """A template as an image to look at, its centre at the origin."""
     array = template.image[0, 0].numpy()
-    plain = Grid.plain(array.shape, card.spacing_mm)
-    origin = tuple(-h * (n - 1) / 2 for h, n in zip(plain.spacing, plain.shape, strict=True))
-    return Image(array, replace(plain, origin=origin), name=f"template of {card.trained_on}")
+    origin = tuple(-h * (n - 1) / 2 for h, n in zip(card.spacing_mm, array.shape, strict=True))
+    grid = replace(Grid.plain(array.shape, card.spacing_mm), origin=origin)
+    return Image(array, grid, name=f"template of {card.trained_on}")

@@ -22,7 +22,7 @@ from vrnet.devices import WARM_UP_CALLS, Lookahead, channels_last, find_device, 
 from vrnet.errors import BadInput
 from vrnet.methods.method import Trainable
 from vrnet.provenance import how_to_install
-from vrnet.training.augmentation import augment, augment_labels, draw_transform
+from vrnet.training.augmentation import augment, draw_transform
 from vrnet.training.loss import loss_of
 from vrnet.training.pairs import Pairs
 from vrnet.training.settings import Training
@@ -81,7 +81,7 @@ class Trainer:
         if augmentation is None:
             return I0, I1, *labels
         transform = draw_transform(augmentation, size, self.pairs.shape, self.pairs.spacing).select(rows, device)
-        return (*augment(I0, I1, transform), *augment_labels(tuple(labels), transform))
+        return augment(I0, I1, transform, labels)
 
     def seed(self, *key: int) -> None:
         """Start torch's generator anew, from the seed of the run and a key."""
