@@ -156,7 +156,7 @@ def test_every_public_name_is_in_the_reference():
     assert set(vrnet.__all__) <= listed | {"Tracking", "phantom"}
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md", "docs/guarantees.md"])
 def test_files_that_a_page_names_are_there(document):
     """As src/vrnet/fields.py, tests/data/ or, below the package, variational/cascade.py."""
     named = re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / document).read_text(encoding="utf-8"))
