@@ -111,8 +111,8 @@ def test_a_slice_whose_wall_is_open_is_told_beside_the_volumes(exact):
     found = replace(exact, reference_labels=exact.reference_labels.with_array(labels))
     said = "In slice 2 the wall does not close: volumes and the ejection fraction lack the cavity there."
     assert found.metrics()["volumes"]["slices_whose_wall_is_open"] == (1,)
-    assert said in volume_table(found.volumes).notes
-    assert headline(found)[0].detail.startswith("without slice 2, RV ")
+    assert said in volume_table(found.volumes)["notes"]
+    assert headline(found)[0][2].startswith("without slice 2, RV ")
     assert any("(without slice 2)" in cell for cell in result_table(found).columns[1].cells)
     assert exact.volumes.open_slices == ()
 

@@ -140,7 +140,7 @@ def test_levels_are_doubted_where_slices_cover_less_than_a_ventricle(slices, spa
     labels = np.stack([ring()] * slices, -1)
     found = strain(np.zeros((1, 3, *labels.shape)), labels, (1.25, 1.25, spacing_mm), across=2)
     assert (found.doubt_about_levels is None) if said is None else (said in found.doubt_about_levels)
-    (note,) = [note for note in peak_table(found).notes if "evel" in note] or [None]
+    (note,) = [note for note in peak_table(found)["notes"] if "evel" in note] or [None]
     assert note == (f"{found.doubt_about_levels}." if said else None)
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.report.browser import find_element, set_screen
 from tests.report.conftest import SCRIPT
 from vrnet.cohort.summary import Result
-from vrnet.report.cohort import Links, brief, decimals_of, index_data, write_index
+from vrnet.report.cohort import Links, index_data, write_index
 
 COLUMNS = ["subject", "status", "verdict", "suspicion", "dice_after", "group", "reason"]
 COUNT = 5000
@@ -106,9 +106,8 @@ def test_names_and_reasons_are_shown_and_never_run(page):
 
 
 def test_numbers_are_brief_and_groups_are_columns_of_few_values():
-    assert brief(0.123456789) == 0.12346
-    assert brief("x") == "x"
-    data = index_data(COLUMNS, ROWS, ["group"], LINKS)
+    data = index_data(COLUMNS, [*ROWS, row(0) | {"dice_after": 0.123456789}], ["group"], LINKS)
+    assert data["values"]["dice_after"].pop() == 0.12346
     assert data["groups"] == ["group"]
     assert data["values"]["dice_after"][-1] is None
 
@@ -217,10 +216,9 @@ def test_numbers_of_a_column_have_the_same_digits_after_the_point(wide):
     place = heads(page).index("Dice after")
     script = "return [...document.querySelectorAll('.row')].map(row => row.children[arguments[0]].textContent)"
     assert page.execute_script(script, place) == [f"{0.5 + k / 7:.3f}" for k in reversed(range(6))]
-    assert decimals_of([300.0, 4.14, 1.84, None]) == 2
-    assert decimals_of([0.0, 0.0, 0.0312]) == 4
-    assert decimals_of([30, 25.0, None]) == 0
-    assert decimals_of(["a", None]) is None
+    columns = {"a": [300.0, 4.14, 1.84, None], "b": [0.0, 0.0, 0.0312, 0.0], "c": [30, 25.0, None, 1], "d": [*"abcd"]}
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    assert index_data([*columns], rows, [], LINKS)["decimals"] == {"a": 2, "b": 4, "c": 0}
 
 
 @pytest.mark.parametrize("carried", [["group"], []])

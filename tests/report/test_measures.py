@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from vrnet.fields.folds import Repair
-from vrnet.report.measures import Row, by_structure, headline, number, repair_note, summary, title
+from vrnet.report.measures import Row, by_structure, headline, number, summary, title
 
 METRICS = {
     "method": "TV-L1",
@@ -77,21 +76,21 @@ def test_rows_that_compare_images_say_where_and_keep_their_place():
 
 
 def test_a_structure_that_is_absent_has_dashes():
-    (block,) = by_structure(METRICS)
-    assert block.name == "Dice"
-    assert block.rows == [Row("label 1", "0.600", "0.900", label="1"), Row("label 30", "–", "–", label="30")]
+    assert by_structure(METRICS) == {
+        "Dice": [Row("label 1", "0.600", "0.900", label="1"), Row("label 30", "–", "–", label="30")]
+    }
 
 
 def test_structures_are_called_by_their_names_where_these_are_known():
-    (block,) = by_structure(METRICS | {"label_names": {"30": "wall"}})
-    assert [(row.name, row.label) for row in block.rows] == [("label 1", "1"), ("wall", "30")]
+    rows = by_structure(METRICS | {"label_names": {"30": "wall"}})["Dice"]
+    assert [(row.name, row.label) for row in rows] == [("label 1", "1"), ("wall", "30")]
     assert summary(METRICS | {"label_names": {"30": "wall"}}) == summary(METRICS)
 
 
 def test_of_two_dice_each_says_which_it_is():
     both = METRICS | {"dice_mean_over_slices": {"before": {"1": 0.4, "mean": 0.4}, "after": {"1": 0.5, "mean": 0.5}}}
     names = ["Dice, whole volume", "Dice, mean over slices"]
-    assert [row.name for row in summary(both)][:2] == [block.name for block in by_structure(both)] == names
+    assert [row.name for row in summary(both)][:2] == [*by_structure(both)] == names
     assert [row.name for row in headline(both)][:2] == [f"Mean {name}" for name in names]
 
 
@@ -114,59 +113,22 @@ def test_tables_mark_what_became_worse_by_the_direction_of_each_measure():
     metrics = dict.fromkeys(keys, rises) | {"similarity": alike}
     distances = [title(key) for key in keys[1:-1]]
     assert {row.name for row in summary(metrics) if row.warning == "worse"} == {*distances, title("mae")}
-    marks = {block.name: [row.warning for row in block.rows] for block in by_structure(metrics)}
+    marks = {name: [row.warning for row in rows] for name, rows in by_structure(metrics).items()}
     assert marks == {name: ["worse", ""] for name in distances} | {"Dice": ["", "worse"], "Unheard of": ["", ""]}
 
 
-REPAIR = {
-    "folded_percent": 0.1234, "changed_percent": 0.31, "mean_move_voxels": 0.1, "max_move_voxels": 1.5,
-    "mean_move_mm": 0.17, "max_move_mm": 2.6, "farthest_voxel": (1, 2),
-}  # fmt: skip
-
-
-def test_folds_beyond_the_limit_of_failure_are_marked_in_header_table_and_note():
+def test_folds_beyond_the_limit_of_failure_are_marked_in_header_and_table():
     for percent, word in ((15.0, ""), (15.1, "too many")):
         metrics = {"folding_percent": 0.0, "folding_strict_percent": percent}
         assert [row.warning for row in headline(metrics)] == [word, ""]
         assert {row.warning for row in summary(metrics) if "strict" in row.name} == {word}
-        note = repair_note({"repair": REPAIR | {"folded_percent": percent}})
-        assert note.startswith("Many folds repaired" if word else "Folds repaired")
 
 
 def test_lengths_of_arrays_without_a_spacing_are_in_voxels():
     contours = {"before": {"1": 8.0, "mean": 8.0}, "after": {"1": 2.5, "mean": 2.5}}
     metrics = METRICS | {"hausdorff_mm": contours}
-    names = [
-        *(row.name for row in summary(metrics, "voxels")),
-        *(block.name for block in by_structure(metrics, "voxels")),
-    ]
+    names = [*(row.name for row in summary(metrics, "voxels")), *by_structure(metrics, "voxels")]
     assert not any("mm" in name for name in names)
     assert names.count("Hausdorff distance, contours (voxels)") == 2
     assert [row.name for row in summary(metrics, "voxels")][1].startswith("Hausdorff"), "in the order of millimetres"
     assert Row("Mean Hausdorff, contours", "8.00", "2.50 voxels") in headline(metrics, "voxels")
-
-
-def test_a_repair_is_told_in_a_sentence_with_its_unit():
-    assert repair_note({"repair": REPAIR}) == (
-        "Folds repaired: 0.12 % of the voxels were folded; 0.31 % were moved to mend that, by 0.17 mm on average and "
-        "2.6 mm at most."
-    )
-    without_spacing = REPAIR | {"mean_move_mm": None, "max_move_mm": None, "folded_percent": 2.9e-5}
-    said = repair_note({"repair": without_spacing})
-    assert "1.5 voxels at most" in said
-    assert "less than 0.001 % of the voxels were folded" in said
-    squeezed = repair_note({"repair": REPAIR | {"folded_percent": 0.0}})
-    assert squeezed.startswith("Nothing folded, but some voxels were squeezed nearly flat; 0.31 % were moved")
-    assert repair_note({"repair": None}) == repair_note({}) == ""
-
-
-@pytest.mark.parametrize(
-    ("percent", "voxels", "mm", "is_told"),
-    [(0.0005, 0.1, 0.0082, False), (0.0005, 0.004, None, False), (0.02, 0.1, 0.0082, True), (0.0005, 0.1, 0.2, True),
-     (0.0005, 0.2, None, True)],
-)  # fmt: skip
-def test_a_repair_of_next_to_nothing_is_not_told(percent, voxels, mm, is_told):
-    moves = {"mean_move_voxels": voxels, "max_move_voxels": voxels, "mean_move_mm": mm, "max_move_mm": mm}
-    repair = {"folded_percent": percent, "changed_percent": percent, "farthest_voxel": (1, 2), **moves}
-    assert bool(repair_note({"repair": repair})) == is_told
-    assert Repair(**repair).is_slight != is_told

@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet.images.grid import Grid
+from vrnet.report import pair as pictures
 from vrnet.report import viewer3d as volumes
 from vrnet.report.pair import PageSlices, View, deformation, orient_for_viewing
 from vrnet.report.viewer3d import is_volume, volume_data
@@ -90,8 +91,8 @@ def test_folds_are_those_of_each_slice_with_its_neighbours(monkeypatch, pair):
     expected = np.stack([deformation(field, k).folded for k in range(field.shape[3])], axis=-1)
     assert 0 < expected.mean() < 1
     for slices in (1, 5, 100):
-        monkeypatch.setattr(volumes, "SLAB_SLICES", slices)
-        assert_array_equal(volumes.deform_volume(field).folded, expected)
+        monkeypatch.setattr(pictures, "SLAB_SLICES", slices)
+        assert_array_equal(PageSlices(replace(pair, field=field)).deformed.folded, expected)
 
 
 def test_a_page_that_would_be_too_large_has_fewer_greys(monkeypatch, pair):

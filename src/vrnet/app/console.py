@@ -273,7 +273,7 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     table = numbers_table(method_title(metrics["method"], metrics.get("weights")) + by_slice, "before", "after")
     if "dice" in metrics:
         label_names, whole = metrics.get("label_names", {}), measures.title("dice", metrics).removeprefix("Dice")
-        rows = measures.by_structure({"dice": metrics["dice"], "label_names": label_names})[0].rows
+        rows = measures.by_structure({"dice": metrics["dice"], "label_names": label_names})["Dice"]
         for row in rows if len(rows) <= MAX_STRUCTURES else []:
             table.add_row(Text(f"Dice {row.name}{whole}"), row.before, row.after)
     for row in measures.summary(metrics):

@@ -301,9 +301,9 @@ class Cine:
 
     def show(self) -> "Figure":
         """A figure of matplotlib: the middle slice at a few frames, evenly through the cycle."""
-        from vrnet.report.figures import cine_figure
+        from vrnet.report.figures import image_figure
 
-        return cine_figure(self)
+        return image_figure(self)
 
     def _repr_html_(self) -> str:
         from vrnet.report.figures import image_card

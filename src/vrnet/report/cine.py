@@ -1,20 +1,19 @@
 """The report of a tracked cine: one page that opens from disk, on which the heart beats."""
 
 from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from math import ceil, isfinite, sqrt
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer, Shaped
+from jaxtyping import Float, Integer, Shaped
 from numpy import ndarray
 
 from vrnet.cardiac.cine import CLOSURE, CineResult
-from vrnet.cardiac.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Peak, Strain, StrainMap, strain_map
+from vrnet.cardiac.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Measure, Peak, Strain, StrainMap, strain_map
 from vrnet.cardiac.volumes import VOLUME_DEFINITION, Volumes, open_wall_text
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.errors import in_runs, numbered
@@ -22,8 +21,8 @@ from vrnet.files import write_bytes
 from vrnet.methods.names import kind_of
 from vrnet.provenance import versions
 from vrnet.report import drawing
-from vrnet.report.page import edge_letters, span_with_margin
-from vrnet.report.pair import average_blocks, choose_slices, turn_array, viewing_order
+from vrnet.report.page import span_with_margin
+from vrnet.report.pair import average_blocks, choose_slices, edge_letters, turn_array, viewing_order
 from vrnet.verdict.cine import verdict_as_json, where_to_look
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
@@ -126,56 +125,29 @@ SYMBOLS = {
 FOLDS = "voxels of all frames where any of the determinants between a voxel and its neighbours is 0 or less"
 
 
-class Number(NamedTuple):
-    """A number in the header: what it is, its value, and when it was reached."""
-
-    name: str
-    value: str
-    detail: str = ""
-
-
-class Table(NamedTuple):
-    """Rows of texts, the first of each its heading."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    notes: Sequence[str] = ()
-
-
-def headline(result: CineResult) -> list[Number]:
-    """What one wants to know first; the ejection fraction of the RV stands beside that of the LV."""
+def headline(result: CineResult) -> list[tuple[str, str, str]]:
+    """What one wants to know first: a name, its value, and a detail, as when it was reached. The ejection fraction of
+    the RV stands beside that of the LV."""
     rows = []
     if (volumes := result.volumes) is not None:
         (name, fraction), *others = volumes.ejection_fractions_percent.items()
         beside = [f"{other} {in_percent(percent)}" for other, percent in others]
         if volumes.open_slices and name == "LV":
             beside.insert(0, f"without {numbered('slice', volumes.open_slices)}")
-        rows.append(Number(f"Ejection fraction, {name}", in_percent(fraction), ", ".join(beside)))
+        rows.append((f"Ejection fraction, {name}", in_percent(fraction), ", ".join(beside)))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if result.strain is not None and (peak := result.strain.peak(name)):
-            found = in_percent(peak.percent), when(peak, len(result.cine))
-            rows.append(Number(f"Peak {title} strain (Green)", *found))
-    rows.append(Number("Closure error, the larger", f"{max(result.closure_mm.values()):.2f} mm"))
-    return rows
+            rows.append((f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak, len(result.cine))))
+    return [*rows, ("Closure error, the larger", f"{max(result.closure_mm.values()):.2f} mm", "")]
 
 
-def tables(result: CineResult) -> list[Table]:
-    """What there is of strain, volumes and quality."""
-    found = [] if result.strain is None else [peak_table(result.strain)]
-    found += [] if result.volumes is None else [volume_table(result.volumes)]
-    closure = [(f"Closure error, {way}", f"{length:.2f} mm") for way, length in result.closure_mm.items()]
-    folds = ("Folded voxels, strict", in_percent(result.folding_strict_percent, 3))
-    return [*found, Table("Quality", (), [*closure, folds])]
-
-
-def peak_table(strain: Strain) -> Table:
+def peak_table(strain: Strain) -> dict[str, Any]:
     """Peaks of every measure, global and by level, and which slices they are of."""
     regions = (GLOBAL, *LEVELS)
     rows = []
     for m in MEASURES:
         peaks = [strain.peak(m.name, region) for region in regions]
-        values = (with_minus(f"{peak.percent:.1f}") if peak else ABSENT for peak in peaks)
+        values = (f"{peak.percent:.1f}".replace("-", "−") if peak else ABSENT for peak in peaks)
         rows.append((m.title, *values, when(peaks[0])))
     reasons: dict[str, list[int]] = {}
     for left in strain.left_out:
@@ -188,25 +160,25 @@ def peak_table(strain: Strain) -> Table:
         notes.append(f"{numbered('slice', slices).capitalize()} {are} left out: {reason}.")
     if not strain.insertions:
         notes.append(f"Segments are {NO_SEGMENTS}.")
-    return Table("Peak strain, %", (*regions, "global peak at"), rows, notes)
+    return {"title": "Peak strain, %", "columns": (*regions, "global peak at"), "rows": rows, "notes": notes}
 
 
-def volume_table(volumes: Volumes) -> Table:
+def volume_table(volumes: Volumes) -> dict[str, Any]:
     """Largest and smallest volume and ejection fraction of each ventricle that is labelled, and the mass."""
-    rows: list[tuple[str, ...]] = []
+    rows, notes = [], []
     for name, curve, fraction in (
         ("Left ventricle", volumes.lv_ml, volumes.lv_ejection_fraction_percent),
         ("Right ventricle", volumes.rv_ml, volumes.rv_ejection_fraction_percent),
     ):
         if curve.any():
             rows.append((name, f"{curve.max():.1f} ml", f"{curve.min():.1f} ml", in_percent(fraction)))
-    notes = []
     if isfinite(volumes.mass_g):
         notes.append(f"Mass of the wall of the left ventricle in the reference: {volumes.mass_g:.1f} g.")
     if volumes.open_slices:
         text = open_wall_text(volumes.open_slices)
         notes.append(f"{text[0].upper()}{text[1:]}.")
-    return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, notes)
+    columns = ("largest", "smallest", "ejection fraction")
+    return {"title": "Volumes", "columns": columns, "rows": rows, "notes": notes}
 
 
 def smallest_cavity(result: CineResult) -> int | None:
@@ -217,28 +189,21 @@ def smallest_cavity(result: CineResult) -> int | None:
     return None if smallest == result.frame else smallest
 
 
-class LookAt(NamedTuple):
-    """Where the verdict leads to, in words and in numbers."""
-
-    before: str
-    text: str
-    frame: int
-    place: int | None = None  # of the slice among those that are shown; None where it is no slice of its own
-
-
-def look_at(film: Film) -> LookAt | None:
-    """Where it is worst; of a good cine the frame where outlines are least sure. None where no frame is known."""
+def look_at(film: Film) -> dict[str, Any] | None:
+    """Where the verdict leads to, in words and in numbers: where it is worst; of a good cine the frame where outlines
+    are least sure. None where no frame is known. `place` is that of the slice among those that are shown."""
     worst = where_to_look(film.result.evidence)
     if worst is not None and worst.frame is not None:
-        frame = frame_text(worst.frame)
-        if worst.slice is None:
-            return LookAt("Look at", frame, worst.frame)
-        place = int(np.abs(np.array(film.numbers) - worst.slice).argmin())
-        return LookAt("Look at", f"slice {film.numbers[place] + 1}, {frame}", worst.frame, place)
+        place, text = None, frame_text(worst.frame)
+        if worst.slice is not None:
+            place = int(np.abs(np.array(film.numbers) - worst.slice).argmin())
+            text = f"slice {film.numbers[place] + 1}, {text}"
+        return {"before": "Look at", "text": text, "frame": worst.frame, "place": place}
     smallest = smallest_cavity(film.result)
     if smallest is None or film.result.verdict.level != "good":
         return None
-    return LookAt("Outlines are least sure where the cavity is smallest: look at", frame_text(smallest), smallest)
+    before = "Outlines are least sure where the cavity is smallest: look at"
+    return {"before": before, "text": frame_text(smallest), "frame": smallest, "place": None}
 
 
 def what_was_run(result: CineResult) -> dict[str, str]:
@@ -277,13 +242,8 @@ def in_symbols(definition: str) -> str:
 
 
 def in_percent(value: float, digits: int = 1) -> str:
-    """A percentage, with a true minus; a dash for what cannot be measured."""
-    return with_minus(f"{value:.{digits}f} %") if isfinite(value) else ABSENT
-
-
-def with_minus(number: str) -> str:
-    """A number with a true minus, which is as wide as a plus."""
-    return number.replace("-", "−")
+    """A percentage, with a true minus, which is as wide as a plus; a dash for what cannot be measured."""
+    return f"{value:.{digits}f} %".replace("-", "−") if isfinite(value) else ABSENT
 
 
 def when(peak: Peak | None, frames: int | None = None) -> str:
@@ -318,7 +278,8 @@ class MaterialPoints:
 
 def material_points(film: Film, k: int) -> MaterialPoints:
     """The points of the k-th slice, moved by x + u_t(x), u between the middles of pixels by linear interpolation."""
-    from scipy.ndimage import map_coordinates
+    from contourpy import contour_generator
+    from scipy.ndimage import gaussian_filter, map_coordinates
 
     sides = film.frames.shape[1:3]
     step = max(1, round(max(sides) / GRID_LINES))
@@ -327,10 +288,11 @@ def material_points(film: Film, k: int) -> MaterialPoints:
     outlines, count = [], still[0].shape[1]
     flat = np.zeros(sides, int) if film.labels is None else film.labels[..., k]
     for label in np.unique(flat[flat != 0]).tolist():
-        for line in trace_outlines(flat == label):
-            outlines.append((label, count, line.shape[1]))
-            still.append(line)
-            count += line.shape[1]
+        smooth = gaussian_filter(np.pad(flat == label, 2).astype(np.float32), OUTLINE_SMOOTHING)
+        for line in contour_generator(z=smooth.T).lines(0.5):
+            still.append(np.asarray(line)[:-1].T - 1.5)  # the last point is the first again
+            outlines.append((label, count, len(line) - 1))
+            count += len(line) - 1
     squares, corners = np.empty((2, 0)), np.empty((0, 4), int)
     if film.strain is not None:  # the corners of the wall's voxels, each once, and in the order around each
         voxels = film.strain.index[:2, film.strain.index[2] == k].T
@@ -340,16 +302,6 @@ def material_points(film: Film, k: int) -> MaterialPoints:
     points, motion = np.concatenate([*still, squares], 1), film.motion[..., k]
     moved = [[map_coordinates(u, points - 0.5, order=1, mode="nearest") for u in frame] for frame in motion]
     return MaterialPoints(points + np.array(moved), (len(lines[0]), len(lines[1])), outlines, corners + count)
-
-
-def trace_outlines(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
-    """The closed lines around a mask, without the steps of its voxels."""
-    from contourpy import contour_generator
-    from scipy.ndimage import gaussian_filter
-
-    smooth = gaussian_filter(np.pad(mask, 2).astype(np.float32), OUTLINE_SMOOTHING)
-    lines = contour_generator(z=smooth.T).lines(0.5)
-    return [np.asarray(line)[:-1].T - 1.5 for line in lines]  # the last point is the first again
 
 
 # What the scripts of a cine's page read: slices in 8-bit sheets of frames, points of tissue, strain, and curves.
@@ -376,32 +328,38 @@ def cine_data(film: Film) -> dict[str, Any]:
         sheets.append(drawing.encode_sheet(drawing.quantise(means, *window), "JPEG"))
     return {
         "tiles": {"width": -(-width // side), "height": -(-height // side), "columns": drawing.sheet_columns(frames)},
-        "block": side,
-        "size": [width, height],
-        "spacing": film.spacing,
-        "frames": frames,
-        "reference": result.frame,
-        "times": times,
-        "cycle": cycle,
-        "slices": [k + 1 for k in film.numbers],
-        "depth": film.depth,
-        "start": film.main,
+        "block": side, "size": [width, height], "spacing": film.spacing,
+        "frames": frames, "reference": result.frame, "times": times, "cycle": cycle,
+        "slices": [k + 1 for k in film.numbers], "depth": film.depth, "start": film.main,
         "edges": edge_letters(result.cine.grid),
         "labels": [
             {"value": value, "name": name, "colour": colour} for value, (name, colour) in film.structures.items()
         ],
         "wall": film.heart.wall,
         "range": [-max(width, height) / 2, 1.5 * max(width, height)],
-        "strainRange": STRAIN_RANGE,
-        "limits": COLOUR_LIMITS,
+        "strainRange": STRAIN_RANGE, "limits": COLOUR_LIMITS,
         "sheets": sheets,
         "points": [slice_points(film, k) for k in range(len(film.numbers))],
-        "strain": None if strain is None else strain_curves(strain),
-        "volumes": None if volumes is None else {name: brief(ml) for name, ml in curves.items() if ml.any()},
+        "strain": None if strain is None else {m.name: strain_curves(strain, m) for m in MEASURES},
+        "volumes": None if volumes is None else {name: ml.round(2).tolist() for name, ml in curves.items() if ml.any()},
         "segments": [
             {"region": f"segment {s.number}", "number": s.number, "name": s.name, "level": s.level}
             for s in (SEGMENTS if strain is not None and strain.insertions is not None else ())
         ],
+    }  # fmt: skip
+
+
+def strain_curves(strain: Strain, measure: Measure) -> dict[str, Any]:
+    """What a measure is, its curve in every region that some slice shows, and the frames of their peaks.
+
+    Its direction is the strain of COLOUR_LIMITS that it goes with: a beat shortens the wall around the ventricle."""
+    peaks = {region: peak.frame for region in strain.regions if (peak := strain.peak(measure.name, region))}
+    return {
+        "title": measure.title,
+        "definition": in_symbols(measure.definition),
+        "direction": "circumferential" if measure.falls else "radial",
+        "regions": {region: strain.curve(measure.name, region).round(2).tolist() for region in peaks},
+        "peaks": peaks,
     }
 
 
@@ -424,29 +382,7 @@ def slice_points(film: Film, k: int) -> dict[str, Any]:
 
 
 def in_base64(array: Any, kind: str) -> str:
-    return b64encode(np.ascontiguousarray(array.astype(kind)).tobytes()).decode()
-
-
-def strain_curves(strain: Strain) -> dict[str, Any]:
-    """By measure: what it is, its curve in every region that some slice shows, and the frames of their peaks.
-
-    Its direction is the strain of COLOUR_LIMITS that it goes with: a beat shortens the wall around the ventricle."""
-    found = {}
-    for m in MEASURES:
-        peaks = {region: peak.frame for region in strain.regions if (peak := strain.peak(m.name, region))}
-        found[m.name] = {
-            "title": m.title,
-            "definition": in_symbols(m.definition),
-            "direction": "circumferential" if m.falls else "radial",
-            "regions": {region: brief(strain.curve(m.name, region)) for region in peaks},
-            "peaks": peaks,
-        }
-    return found
-
-
-def brief(curve: Float[ndarray, " t"]) -> list[float]:
-    """The numbers of a curve, with as many digits as a plot can show."""
-    return [round(float(value), 2) for value in curve]
+    return b64encode(array.astype(kind).tobytes()).decode()
 
 
 PAGE, CURVES, GIF = REPORT_FILES = "report.html", "strain.png", "cine.gif"
@@ -457,6 +393,10 @@ def write_page(film: Film, path: Path) -> Path:
     result, run = film.result, what_was_run(film.result)
     measures = {} if result.strain is None else {m.title: in_symbols(m.definition) for m in MEASURES}
     of_volumes = {} if result.volumes is None else {"volumes": VOLUME_DEFINITION}
+    tables = [] if result.strain is None else [peak_table(result.strain)]
+    tables += [] if result.volumes is None else [volume_table(result.volumes)]
+    quality = [(f"Closure error, {way}", f"{length:.2f} mm") for way, length in result.closure_mm.items()]
+    quality.append(("Folded voxels, strict", in_percent(result.folding_strict_percent, 3)))
     text = drawing.render_template(
         "cine.html",
         method=result.method,
@@ -467,7 +407,7 @@ def write_page(film: Film, path: Path) -> Path:
         no_strain=result.no_strain,
         doubt=result.cine.doubt,
         headline=headline(result),
-        tables=tables(result),
+        tables=[*tables, {"title": "Quality", "columns": (), "rows": quality, "notes": ()}],
         definitions={**measures, **of_volumes, "closure error": CLOSURE, "folded voxels": FOLDS},
         run=run,
         colours={"strain": drawing.colour_stops(drawing.STRAIN_MAP), "grid": drawing.GRID},

@@ -13,7 +13,7 @@ from vrnet.cardiac.strain import GLOBAL, Strain
 from vrnet.errors import Progress
 from vrnet.files import write_bytes
 from vrnet.report import cine as page
-from vrnet.report.cine import COLOUR_LIMITS, Film, MaterialPoints, frame_text, material_points, with_minus
+from vrnet.report.cine import COLOUR_LIMITS, Film, MaterialPoints, frame_text, material_points
 from vrnet.report.drawing import GRID, STRAIN_MAP, Picture, quantise, window_of
 from vrnet.report.figures import card, save
 from vrnet.report.pair import View
@@ -219,7 +219,7 @@ def draw_strip(picture: "Image", film: Film, t: int) -> None:
     right = picture.width - 4 * em
     left = right - 8 * em
     picture.paste(Image.fromarray(shades), (left, y - em // 4))
-    pen.text((left - em // 2, y), with_minus(f"circumferential strain  -{limit:.0f} %"), "white", font, anchor="rm")
+    pen.text((left - em // 2, y), f"circumferential strain  −{limit:.0f} %", "white", font, anchor="rm")
     pen.text((right + em // 2, y), f"{limit:.0f} %", "white", font, anchor="lm")
 
 
@@ -274,7 +274,7 @@ def tracking_card(result: CineResult) -> str:
     film, t, file = Film.of(result), shown_frame(result), BytesIO()
     frames = len(result.cine)
     film_picture(film, material_points(film, film.main), t).save(file, "PNG")
-    facts = [(each.name, each.value + (f" ({each.detail})" if each.detail else "")) for each in page.headline(result)]
+    facts = [(name, f"{value} ({detail})" if detail else value) for name, value, detail in page.headline(result)]
     title = f"{frames} frames of {Path(result.cine.name).name}, tracked by {result.method}"
     caption = f"{frame_text(t, frames).capitalize()}, as it has moved from frame {result.frame + 1}."
     return card(title, facts, file.getvalue(), caption, result.verdict)

@@ -67,20 +67,14 @@ MAX_GROUPS = 12
 
 
 class Links(NamedTuple):
-    """What the page leads to, relative to it."""
+    """What the page leads to, relative to it; {subject} stands for the name of a subject."""
 
-    results: str
-    """The folder that holds those of the subjects."""
-    page: str
-    """In the folder of a subject: the page that a click opens; {subject} stands for its name, here and below."""
-    picture: str
-    """In the folder of a subject: the thumbnail, shown while the mouse is over its row."""
-    still: str = "fixed"
-    """What the first of the thumbnail's three images is called."""
-    moved: str = "moving"
-    """What the second is called, which the third shows brought to the first."""
-    numbers: str = "metrics.json"
-    """In the folder of a subject: what a click opens where there is no page."""
+    results: str  # the folder that holds those of the subjects, in which the others are
+    page: str  # what a click opens
+    picture: str  # the thumbnail, shown while the mouse is over a row
+    still: str = "fixed"  # what the first of the thumbnail's three images is called
+    moved: str = "moving"  # what the second is called, which the third shows brought to the first
+    numbers: str = "metrics.json"  # what a click opens where there is no page
 
 
 def write_index(
@@ -110,12 +104,24 @@ def index_data(
     label_names: Mapping[str, str] = NO_NAMES,
     results: Sequence[Result] = (),
 ) -> dict[str, Any]:
-    """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column."""
-    found = {name: [brief(row.get(name)) for row in rows] for name in columns}
-    values = {name: column for name, column in found.items() if name in ALWAYS or any(map(is_told, column))}
+    """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column.
+
+    Numbers have few digits, since cohort.csv has all."""
+    values, decimals, told = {}, {}, set()
+    for name in columns:
+        column = [row.get(name) for row in rows]
+        if any(value not in (None, "") for value in column):
+            told.add(name)
+        elif name not in ALWAYS:
+            continue
+        values[name] = [float(f"{value:.5g}") if isinstance(value, float) else value for value in column]
+        # all numbers of a column have as many digits after the point, so that they stand below each other
+        sizes = [abs(value) for value in values[name] if isinstance(value, (int, float)) and isfinite(value)]
+        if sizes:
+            typical = 0 if all(size == int(size) for size in sizes) else median(sizes) or max(sizes)
+            decimals[name] = min(4, max(0, 2 - floor(log10(typical)))) if typical else 0  # three significant ones
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
-    decimals = {name: decimals_of(column) for name, column in values.items()}
-    level = "verdict" if any(map(is_told, values.get("verdict", ()))) else "status"
+    level = "verdict" if "verdict" in told else "status"
     measures = [name for name in MAIN_MEASURES if name in values][:3]  # with the rest of a row, they fit a small screen
     shown_first = "subject", level, "suspicion", "suspicion_by", *measures, *groups[:1], "reason"
     return {
@@ -124,7 +130,7 @@ def index_data(
             name: name[:1].upper() + name[1:] if name in carried else heading(name, label_names) for name in values
         },
         "values": values,
-        "decimals": {name: count for name, count in decimals.items() if count is not None},
+        "decimals": decimals,
         "shown": [name for name in shown_first if name in values],
         "groups": groups,
         "words": WORDS,
@@ -132,23 +138,3 @@ def index_data(
         "has_page": [one.has_page for one in results],
         **links._asdict(),
     }
-
-
-def decimals_of(column: Sequence[Any]) -> int | None:
-    """How many digits all numbers of a column have after the point, so that they stand below each other; None of
-    texts."""
-    sizes = [abs(value) for value in column if isinstance(value, (int, float)) and isfinite(value)]
-    if not sizes or all(size == int(size) for size in sizes):
-        return 0 if sizes else None
-    typical = median(sizes) or max(sizes)
-    return min(4, max(0, 2 - floor(log10(typical))))  # those of three significant digits
-
-
-def is_told(value: Any) -> bool:
-    """Whether a cell holds something."""
-    return value is not None and value != ""
-
-
-def brief(value: Any) -> Any:
-    """A number with few digits, since cohort.csv has all; anything else as it is."""
-    return float(f"{value:.5g}") if isinstance(value, float) else value

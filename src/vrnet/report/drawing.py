@@ -3,21 +3,22 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from io import BytesIO
 from math import ceil, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from jaxtyping import Float, Integer, UInt8
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from matplotlib.colors import hsv_to_rgb, to_hex
 from matplotlib.figure import Figure
 from numpy import ndarray
+from PIL import Image
 
 from vrnet.verdict.evidence import MAX_OFFSET, MAX_RANGE_RATIO
 from vrnet.verdict.rules import WORDS
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 class Picture(Figure):
@@ -46,16 +47,12 @@ LABELS = ("#4cc9f0", "#f9c74f", "#f94144", "#90be6d", "#d65db1", "#f3722c")
 def label_colours(labels: list[int]) -> dict[int, str]:
     """A colour for each label: the first few are chosen by hand, the others by turning the hue by the golden ratio,
     so that any number of hues lie far from those before them."""
-    from matplotlib.colors import hsv_to_rgb, to_hex
-
     hsv = [(i * 0.618034 % 1, 0.55 + 0.3 * (i % 2), 0.95) for i in range(len(LABELS), len(labels))]
     return dict(zip(labels, [*LABELS, *(to_hex(tuple(hsv_to_rgb(colour))) for colour in hsv)], strict=False))
 
 
 def motion_colours(across: Float[ndarray, "*s"], down: Float[ndarray, "*s"], scale: float) -> Float[ndarray, "*s 3"]:
     """RGB of a motion in the picture: direction is hue (right red, then clockwise), length up to `scale` saturation."""
-    from matplotlib.colors import hsv_to_rgb
-
     hue = np.arctan2(down, across) / (2 * np.pi) % 1
     saturation = np.clip(np.hypot(across, down) / scale, 0, 1)
     return hsv_to_rgb(np.stack([hue, saturation, np.ones_like(hue)], axis=-1))
@@ -63,9 +60,6 @@ def motion_colours(across: Float[ndarray, "*s"], down: Float[ndarray, "*s"], sca
 
 def colour_stops(name: str, count: int = 11) -> list[str]:
     """Equally spaced colours of one of matplotlib's maps, as #rrggbb: a page interpolates between them."""
-    import matplotlib as mpl
-    from matplotlib.colors import to_hex
-
     return [to_hex(colour) for colour in mpl.colormaps[name](np.linspace(0, 1, count))]
 
 
@@ -121,8 +115,6 @@ def rank_labels(labels: Integer[ndarray, "*s"], values: list[int]) -> UInt8[ndar
 
 def encode_sheet(slices: UInt8[ndarray, "w h n"], kind: str = "PNG") -> str:
     """All slices in one picture, row by row of `sheet_columns(n)`, as a data: address of a PNG or JPEG file."""
-    from PIL import Image
-
     w, h, n = slices.shape
     across = sheet_columns(n)
     tiles = np.zeros((ceil(n / across) * across, h, w), np.uint8)
@@ -140,27 +132,18 @@ def sheet_columns(n: int) -> int:
 
 # The templates of pages: what is put into them is text, and never becomes code.
 
+TEMPLATES = Environment(
+    loader=PackageLoader("vrnet.report", "web"),
+    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
+TEMPLATES.globals["verdict_words"] = WORDS
+# a text is broken behind its slashes and underscores rather than within the name of a folder
+TEMPLATES.filters["break_at_slashes"] = lambda text: Markup(re.sub("([/_])", r"\1<wbr>", str(escape(text))))
+
 
 def render_template(file: str, /, **values: Any) -> str:
     """The page that a file of `web` makes of these values."""
-    return templates().get_template(file).render(**values)
-
-
-@cache
-def templates() -> "Environment":
-    """The files of `web`, each compiled once: that takes as long as many a page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup, escape
-
-    def break_at_slashes(text: object) -> Markup:
-        """A text that is broken behind its slashes and underscores rather than within the name of a folder."""
-        return Markup(re.sub("([/_])", r"\1<wbr>", str(escape(text))))
-
-    loader = PackageLoader("vrnet.report", "web")
-    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    found.globals["verdict_words"] = WORDS
-    found.filters["break_at_slashes"] = break_at_slashes
-    return found
+    return TEMPLATES.get_template(file).render(**values)
 
 
 # Small pictures side by side, with square pixels, as one PNG file.
@@ -173,8 +156,6 @@ def join_tiles(tiles: Sequence[Tile], spacing: tuple[float, ...], side: int, gap
     """A PNG file of pictures of one size, the longer side of each so many pixels; in grey where all of them are.
 
     `gap` is how many white pixels lie between two of them."""
-    from PIL import Image
-
     width, height = (n * h for n, h in zip(tiles[0].shape[:2], spacing, strict=True))
     scale = side / max(width, height)
     size = max(1, round(width * scale)), max(1, round(height * scale))

@@ -4,10 +4,13 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Shaped
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy import ndarray
 
 from vrnet.data.labels import label_text
@@ -17,7 +20,7 @@ from vrnet.images.image import Cine, Image
 from vrnet.images.transforms import Transform
 from vrnet.registration.pair import PairResult
 from vrnet.report import drawing, measures
-from vrnet.report.drawing import Tile, Window, join_tiles, motion_colours, quantise, window_of
+from vrnet.report.drawing import Tile, join_tiles, motion_colours, quantise, window_of
 from vrnet.report.pair import (
     WINDOW_PERCENTILES,
     Deformation,
@@ -30,18 +33,11 @@ from vrnet.report.pair import (
 )
 from vrnet.verdict.rules import WORDS, Verdict
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-GRID_LINES = 40
-"""Lines of the deformed grid along the longer side of a picture."""
+GRID_LINES, CHECKERS = 40, 8  # of the deformed grid, and squares of a checkerboard, along the longer side of a picture
 MAX_LEGEND_LABELS = 8
-CHECKERS = 8
-"""Squares of a checkerboard along the longer side of a picture."""
 
 
-def pair_figure(result: PairResult, title: str = "") -> "Figure":
+def pair_figure(result: PairResult, title: str = "") -> Figure:
     """The overview of a registered pair; without a title, by its method and verdict."""
     title = title or f"{result.method}; verdict: {WORDS[result.judged.level]}"
     is_opposite = measures.is_contrast_opposite(result.measures)
@@ -50,14 +46,15 @@ def pair_figure(result: PairResult, title: str = "") -> "Figure":
 
 def write_overview(path: Path, result: PairResult) -> None:
     """Write the overview as a file, with what the registration gained in its title."""
-    dice, level = result.measures.get("dice"), result.judged.level
-    before, after = measures.before_after(dice)
-    gain = f": mean {measures.title('dice', result.measures)} {before:.3f} → {after:.3f}" if dice else ""
+    gain, level = "", result.judged.level
+    if result.measures.get("dice"):
+        before, after = measures.values(result.measures)["dice"]
+        gain = f": mean {measures.title('dice', result.measures)} {before:.3f} → {after:.3f}"
     worth = "" if level == "good" else f"; verdict: {WORDS[level]}"
     save(pair_figure(result, f"{result.method}{gain}{worth}"), path)
 
 
-def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_opposite: bool = False) -> "Figure":
+def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_opposite: bool = False) -> Figure:
     """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice.
 
     Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
@@ -87,8 +84,12 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
             show_image(ax, image, f"outlines: fixed —, {called} - -", *windows[name])
             show_outlines(ax, flat.fixed_labels, flat.label_maps.get(f"{name}_labels"), look.colours, names or {})
         if is_opposite:
-            greys = (flat.fixed, windows["fixed"]), (image, windows[name])
-            show_checkerboard(lower[column], *greys, f"fixed and {called}, in turns")
+            # squares of one and the other image, each in its own greys: edges meet where they should
+            both = (flat.fixed, windows["fixed"]), (image, windows[name])
+            fixed, other = (((grey - low) / max(high - low, 1e-12)).clip(0, 1) for grey, (low, high) in both)
+            rows, columns = np.indices(fixed.shape) // max(max(fixed.shape) // CHECKERS, 1)
+            squares = np.where((rows + columns) % 2 == 1, other, fixed)
+            show_image(lower[column], squares, f"fixed and {called}, in turns", 0.0, 1.0)
         else:
             low, high = windows["fixed"]
             show_difference(lower[column], flat.fixed, image, f"|{name} − fixed|, {when}", high - low, flat.mask)
@@ -101,18 +102,8 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
     return figure
 
 
-def show_checkerboard(
-    ax: "Axes", fixed: tuple[Float[ndarray, "w h"], Window], other: tuple[Float[ndarray, "w h"], Window], title: str
-) -> None:
-    """Two images in turns, each in its own greys: edges meet where they should."""
-    shape = fixed[0].shape
-    rows, columns = np.indices(shape) // max(max(shape) // CHECKERS, 1)
-    greys = [((image - low) / max(high - low, 1e-12)).clip(0, 1) for image, (low, high) in (fixed, other)]
-    show_image(ax, np.where((rows + columns) % 2 == 1, greys[1], greys[0]), title, 0.0, 1.0)
-
-
 def show_image(
-    ax: "Axes",
+    ax: Axes,
     image: Shaped[ndarray, "w h"],
     title: str,
     low: float,
@@ -126,15 +117,13 @@ def show_image(
 
 
 def show_outlines(
-    ax: "Axes",
+    ax: Axes,
     fixed: Integer[ndarray, "w h"],
     other: Integer[ndarray, "w h"] | None,
     colours: Mapping[int, str],
     names: Mapping[str, str],
 ) -> None:
     """The outline of each label in its colour, fixed solid and the other dashed, with a legend of those in sight."""
-    from matplotlib.lines import Line2D
-
     maps = {"solid": fixed} if other is None else {"solid": fixed, "dashed": other}
     there = np.unique(np.stack(list(maps.values()))).tolist()
     seen = {label: colour for label, colour in colours.items() if label in there}
@@ -147,7 +136,7 @@ def show_outlines(
         ax.legend(handles=handles, loc="lower right", fontsize=8, handlelength=1)
 
 
-def draw_contours(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:
+def draw_contours(ax: Axes, labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:
     """The contour of each label, in its colour."""
     for label, colour in colours.items():
         mask = labels == label
@@ -155,14 +144,14 @@ def draw_contours(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int
             ax.contour(mask.T, levels=[0.5], colors=[colour], linewidths=1.2, linestyles=style)
 
 
-def draw_mask(ax: "Axes", mask: Bool[ndarray, "w h"] | None) -> None:
+def draw_mask(ax: Axes, mask: Bool[ndarray, "w h"] | None) -> None:
     """The outline of a mask, if there is one."""
     if mask is not None:
         draw_contours(ax, mask.astype(np.uint8), {1: drawing.MASK}, "dotted")
 
 
 def show_difference(
-    ax: "Axes",
+    ax: Axes,
     a: Float[ndarray, "w h"],
     b: Float[ndarray, "w h"],
     title: str,
@@ -178,7 +167,7 @@ def show_difference(
     ax.set_title(f"{title} ({mean})", fontsize=10)
 
 
-def show_grid(ax: "Axes", u: Float[ndarray, "2 w h"]) -> None:
+def show_grid(ax: Axes, u: Float[ndarray, "2 w h"]) -> None:
     """Grid lines of fixed as they lie in moving: the curves x + u(x)."""
     across, down = (np.indices(u.shape[1:]) + u).astype(float)
     step = max(1, round(max(u.shape[1:]) / GRID_LINES))
@@ -191,7 +180,7 @@ def show_grid(ax: "Axes", u: Float[ndarray, "2 w h"]) -> None:
 
 
 def show_motion(
-    ax: "Axes", u: Float[ndarray, "2 w h"], spacing: tuple[float, ...], rim_mm: float, unit: str = "mm"
+    ax: Axes, u: Float[ndarray, "2 w h"], spacing: tuple[float, ...], rim_mm: float, unit: str = "mm"
 ) -> None:
     """Motion within the picture: direction is hue and length, up to the rim of the wheel in the corner, saturation."""
     across, down = u * np.reshape(spacing[:2], (2, 1, 1))
@@ -204,10 +193,8 @@ def show_motion(
     wheel.set_axis_off()
 
 
-def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
+def show_jacobian(ax: Axes, deformed: Deformation, bar: bool = True) -> None:
     """det(I + ∇u): blue shrinks, red grows, green is folded."""
-    from matplotlib.colors import ListedColormap
-
     low, high = drawing.JACOBIAN_RANGE
     image = ax.imshow(deformed.det.T, cmap=drawing.JACOBIAN_MAP, vmin=low, vmax=high, interpolation="nearest")
     ax.imshow(np.where(deformed.folded, 1.0, np.nan).T, cmap=ListedColormap([drawing.FOLD]), interpolation="nearest")
@@ -216,7 +203,7 @@ def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
     ax.set_title("Jacobian determinant (strict folds green)", fontsize=10)
 
 
-def save(figure: "Figure", path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Write a figure in the format that the suffix of the file names."""
     picture = BytesIO()
     figure.savefig(picture, dpi=130, format=path.suffix.removeprefix("."))
@@ -225,8 +212,7 @@ def save(figure: "Figure", path: Path) -> None:
 
 # Cards: what a notebook shows of a result, as HTML that needs nothing else. Names of files never become code.
 
-CARD_SIDE_PIXELS = 176
-"""The longer side of each picture of a card."""
+CARD_SIDE_PIXELS = 176  # of the longer side of each picture
 
 
 def card(
@@ -277,42 +263,35 @@ def transform_card(transform: Transform) -> str:
 
 # Pictures of what is not a registered pair: an image, a cine, a transform.
 
-IMAGE_PERCENTILES = (0.0, 99.5)
-"""The percentiles of the intensities that are black and white."""
-PLANES = {"axial": 2, "coronal": 1, "sagittal": 0}
-"""The axis of LPS that slices of each plane lie across."""
+IMAGE_PERCENTILES = (0.0, 99.5)  # of the intensities, that are black and white
+PLANES = {"axial": 2, "coronal": 1, "sagittal": 0}  # the axis of LPS that slices of each plane lie across
 PANEL_INCHES = 3.4
-MAX_FRAMES = 6
-"""Frames of a cine that are shown."""
+MAX_FRAMES = 6  # of a cine that are shown
 
 
-def image_figure(image: Image) -> "Figure":
+def image_figure(image: Image | Cine) -> Figure:
     """The picture; of a volume, the middle slice across each axis, by the name of its plane where the header says how
-    the image lies."""
-    window = window_of([image.array.astype(np.float32)], IMAGE_PERCENTILES)
-    planes: dict[str, int | None] = {"": None} if image.array.ndim == 2 else {**PLANES}
-    figure, axes = panels(len(planes), image.name)
-    for (name, across), ax in zip(planes.items(), axes, strict=True):
-        flat, spacing = middle_slice(image.array, image.grid, across)
-        if name and not image.grid.is_placed:
-            name = f"across axis {viewing_order(image.grid, across)[0][-1]}"
+    the image lies; of a cine, the middle slice at a few frames, evenly through the cycle."""
+    shown, grid = {}, image.grid
+    if isinstance(image, Cine):
+        numbers = np.unique(np.linspace(0, len(image) - 1, MAX_FRAMES).round().astype(int)).tolist()
+        array = image.frames[numbers]
+        for t in numbers:
+            when = f"frame {t + 1} of {len(image)}" + (f", {image.times_ms[t]:.0f} ms" if image.times_ms else "")
+            shown[when] = middle_slice(image.frames[t], grid)
+    else:
+        array = image.array
+        for plane, across in PLANES.items() if array.ndim == 3 else [("", None)]:
+            name = plane if grid.is_placed or not plane else f"across axis {viewing_order(grid, across)[0][-1]}"
+            shown[name] = middle_slice(array, grid, across)
+    window = window_of([array.astype(np.float32)], IMAGE_PERCENTILES)
+    figure, axes = panels(len(shown), image.name)
+    for ax, (name, (flat, spacing)) in zip(axes, shown.items(), strict=True):
         show_image(ax, flat, name, *window, spacing)
     return figure
 
 
-def cine_figure(cine: Cine) -> "Figure":
-    """The middle slice at a few frames, evenly through the cycle."""
-    numbers = np.unique(np.linspace(0, len(cine) - 1, min(MAX_FRAMES, len(cine))).round().astype(int)).tolist()
-    window = window_of([cine.frames[numbers].astype(np.float32)], IMAGE_PERCENTILES)
-    figure, axes = panels(len(numbers), cine.name)
-    for ax, t in zip(axes, numbers, strict=True):
-        when = f"frame {t + 1} of {len(cine)}" + (f", {cine.times_ms[t]:.0f} ms" if cine.times_ms else "")
-        flat, spacing = middle_slice(cine.frames[t], cine.grid)
-        show_image(ax, flat, when, *window, spacing)
-    return figure
-
-
-def transform_figure(transform: Transform) -> "Figure":
+def transform_figure(transform: Transform) -> Figure:
     """Deformed grid, motion and Jacobian determinant; for a volume, in the slice that moves most."""
     whole, k = busiest_slice(transform)
     flat = whole.cut(k)
@@ -333,7 +312,7 @@ def busiest_slice(transform: Transform) -> tuple[View, int]:
     return whole, 0 if whole.fixed.ndim == 2 else int(np.square(whole.field).sum(axis=(0, 1, 2)).argmax())
 
 
-def panels(count: int, title: str) -> tuple["Figure", list["Axes"]]:
+def panels(count: int, title: str) -> tuple[Figure, list[Axes]]:
     """A figure with pictures side by side, and no frames around them. A name is shown as it is: $ is no mathematics."""
     figure = drawing.Picture(figsize=(PANEL_INCHES * count, PANEL_INCHES + 0.5), layout="constrained")
     figure.suptitle(title, parse_math=False, fontsize=11)
@@ -359,8 +338,7 @@ def middle_slice(
 # A small picture of a registered pair: fixed, moving and warped in one slice, side by side.
 
 THUMBNAIL = "thumbnail.png"
-MAX_SIDE_PIXELS = 128
-"""The longer side of each of the three images."""
+MAX_SIDE_PIXELS = 128  # of the longer side of each of the three images
 
 
 def write_thumbnail(path: Path, pair: View) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import permutations
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -12,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float, Integer, Shaped, UInt8
 from numpy import ndarray
 
-from vrnet.devices import few_threads
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
@@ -42,29 +40,23 @@ class View:
     fixed_labels: Integer[ndarray, "*s"] | None = None
     moving_labels: Integer[ndarray, "*s"] | None = None
     warped_labels: Integer[ndarray, "*s"] | None = None
-    mask: Bool[ndarray, "*s"] | None = None
-    """Where the images were compared, of masks that leave anything out."""
-    is_aligned: bool = False
-    """Whether moving is seen through an affine start."""
-    unit: str = "mm"
-    """What lengths are counted in: voxels, where no spacing is known and the grid has 1 instead."""
+    mask: Bool[ndarray, "*s"] | None = None  # where the images were compared, of masks that leave anything out
+    is_aligned: bool = False  # whether moving is seen through an affine start
+    unit: str = "mm"  # of lengths: voxels, where no spacing is known and the grid has 1 instead
 
     @classmethod
     def of(cls, result: PairResult) -> "View":
         """What is shown of a result."""
         own, compared = result.moving_labels, result.compared
         moving = None if own is None else place_labels(own, result.grid, result.affine)
-        given = result.fixed_labels, moving, result.warped_labels
-        fixed_labels, moving_labels, warped_labels = (None if labels is None else labels.array for labels in given)
+        maps = result.fixed_labels, moving, result.warped_labels
         return cls(
             result.fixed.array.astype(np.float32),
             result.placed if result.started is None else result.started,
             result.seen_warped,
             result.deformation,
             result.grid,
-            fixed_labels,
-            moving_labels,
-            warped_labels,
+            *(None if labels is None else labels.array for labels in maps),
             mask=None if compared is None or compared.all() else compared,
             is_aligned=result.affine is not None,
             unit=result.unit,
@@ -72,7 +64,6 @@ class View:
 
     @property
     def images(self) -> dict[str, Float[ndarray, "*s"]]:
-        """Fixed, moving and warped."""
         return {"fixed": self.fixed, "moving": self.moving, "warped": self.warped}
 
     @property
@@ -124,24 +115,28 @@ def orient_for_viewing(pair: View) -> View:
     if pair.fixed.ndim == 2:
         return pair
     order, signs = viewing_order(pair.grid)
-    turned = pair.map_arrays(lambda array: turn_array(array, order, signs), turn_grid(pair.grid, order, signs))
+    grid = pair.grid.reordered(order).flipped([i for i, sign in enumerate(signs) if sign < 0])
+    turned = pair.map_arrays(lambda array: turn_array(array, order, signs), grid)
     return replace(turned, field=turned.field[list(order)] * np.reshape(signs, (3, 1, 1, 1)).astype(pair.field.dtype))
 
 
 def viewing_order(grid: Grid, plane: int | None = None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The order in which the axes of a volume are shown, slices last, and the sign of each: -1 is flipped. Slices lie
     across the axis of widest spacing, or nearest to this axis of LPS."""
-    world = world_axes(grid)
-    plane = world[grid.across] if plane is None else plane
-    axes = [world.index(axis) for axis, _ in VIEWS[plane]]
+    plane = grid.order.index(grid.across) if plane is None else plane
+    axes = [grid.order[axis] for axis, _ in VIEWS[plane]]
     runs = [sign if grid.axes[axis, i] >= 0 else -sign for (axis, sign), i in zip(VIEWS[plane], axes, strict=True)]
-    return (*axes, world.index(plane)), (*runs, 1)
+    return (*axes, grid.order[plane]), (*runs, 1)
 
 
-def world_axes(grid: Grid) -> tuple[int, ...]:
-    """The axis of LPS that each voxel axis runs along, or nearest to, each taken once."""
-    D = np.abs(grid.axes)
-    return max(permutations(range(3)), key=lambda world: sum(D[axis, i] for i, axis in enumerate(world)))
+def edge_letters(grid: Grid) -> dict[str, str]:
+    """The letters of what lies left, right, above and below in the pictures of a volume, by the grid of its file.
+
+    None for an image, and none where the header does not say how it lies."""
+    if len(grid.shape) == 2 or not grid.is_placed:
+        return {}
+    ends = (("RL", "AP", "IS")[axis][::sign] for axis, sign in VIEWS[grid.order.index(grid.across)])
+    return dict(zip(("left", "right", "top", "bottom"), "".join(ends), strict=True))
 
 
 def turn_array(array: Any, order: tuple[int, ...], signs: tuple[int, ...]) -> Any:
@@ -151,36 +146,33 @@ def turn_array(array: Any, order: tuple[int, ...], signs: tuple[int, ...]) -> An
     return turned[(..., *(slice(None, None, sign) for sign in signs))]
 
 
-def turn_grid(grid: Grid, order: tuple[int, ...], signs: tuple[int, ...]) -> Grid:
-    """The grid of an array after `turn_array`: every voxel stays where it was in space."""
-    return grid.reordered(order).flipped([i for i, sign in enumerate(signs) if sign < 0])
-
-
 class Deformation(NamedTuple):
     """det(I + ∇u) by central differences, and where any determinant of the strict count is ≤ 0."""
 
-    det: Float[ndarray, "w h"]
-    folded: Bool[ndarray, "w h"]
+    det: Float[ndarray, "w h *n"]
+    folded: Bool[ndarray, "w h *n"]
 
 
-def deformation(field: Float[ndarray, "d *s"], k: int = 0) -> Deformation:
-    """How a 2D field, or slice k across the last axis of a 3D one, deforms.
+def deformation(field: Float[ndarray, "d *s"], k: int | slice = 0) -> Deformation:
+    """How a 2D field, or the slice or slices k across the last axis of a 3D one, deforms.
 
-    In 3D the determinants are those of the whole field: both neighbours of the slice take part. Where nothing moves
+    In 3D the determinants are those of the whole field: both neighbours of a slice take part. Where nothing moves
     across the slices near it, it is a 2D field."""
-    low = max(k - 1, 0)
-    near = field if field.ndim == 3 else field[..., low : k + 2]
-    if near.ndim == 4 and np.abs(near[2]).max() < STILL_VOXELS:
-        return deformation(near[:2, ..., k - low])
-    u = torch.from_numpy(np.ascontiguousarray(near))[None]
-    maps = determinant(jacobian(u))[0], (smallest_determinant(u) <= 0)[0]
-    return Deformation(*(map_.numpy() if field.ndim == 3 else map_[..., k - low].numpy() for map_ in maps))
+    first, last = (k, k + 1) if isinstance(k, int) else (k.start, k.stop)
+    low = max(first - 1, 0)
+    near = field if field.ndim == 3 else field[..., low : last + 1]
+    is_by_slice = near.ndim == 4 and np.abs(near[2]).max() < STILL_VOXELS
+    u = torch.from_numpy(np.ascontiguousarray(np.moveaxis(near[:2], -1, 0) if is_by_slice else near[None]))
+    maps = determinant(jacobian(u)), smallest_determinant(u) <= 0
+    shown = ... if field.ndim == 3 else (..., k - low if isinstance(k, int) else slice(first - low, last - low))
+    return Deformation(*((map_.movedim(0, -1) if is_by_slice else map_[0])[shown].numpy() for map_ in maps))
 
 
 # What pictures show of a pair: at most MAX_SLICES slices of at most MAX_SIDE_PIXELS a side. A larger volume loses
 # slices; a larger slice is shown by the means of blocks of voxels, and its motion is counted in blocks.
 
 MAX_SLICES, MAX_SIDE_PIXELS = 64, 384
+SLAB_SLICES = 16  # whose deformation is found at once
 WINDOW_PERCENTILES = (0.5, 99.5)
 """The percentiles of the intensities of both images that are black and white."""
 FULL_COLOUR_PERCENTILE = 99.9
@@ -241,28 +233,30 @@ class PageSlices:
 
     @cached_property
     def deformed(self) -> Deformation:
-        """How every voxel of the slices deforms."""
-        with few_threads(1):  # the work on one slice is too little to be shared
-            maps = zip(*(deformation(self.pair.field, k) for k in self.numbers), strict=True)
-        return Deformation(*(np.stack(map_, axis=-1) for map_ in maps))
+        """How every voxel of the pair deforms, a few slices at a time: all at once would take much memory."""
+        field = self.pair.field
+        if field.ndim == 3:
+            return deformation(field)
+        starts = range(0, field.shape[3], SLAB_SLICES)
+        slabs = (deformation(field, slice(k, min(k + SLAB_SLICES, field.shape[3]))) for k in starts)
+        return Deformation(*(np.concatenate(maps, axis=-1) for maps in zip(*slabs, strict=True)))
 
     @property
     def det(self) -> Float[ndarray, "w h n"]:
-        return average_blocks(self.deformed.det, self.factors)
+        return self.average(self.deformed.det)
 
     @property
     def folded(self) -> UInt8[ndarray, "w h n"]:
         """1 where any voxel of a block is folded by the strict count."""
-        return reduce_blocks(np.maximum, self.deformed.folded.astype(np.uint8), self.factors)
+        return reduce_blocks(np.maximum, self.take(self.deformed.folded).astype(np.uint8), self.factors)
 
     @property
     def folded_percent(self) -> Float[ndarray, " n"]:
         """The part of each slice, by the strict count."""
-        return 100 * self.deformed.folded.mean((0, 1))
+        return 100 * self.take(self.deformed.folded).mean((0, 1))
 
     @cached_property
     def windows(self) -> dict[str, Window]:
-        """The intensities of black and of white of each image."""
         return grey_windows(self.images, WINDOW_PERCENTILES)
 
     @cached_property
@@ -274,7 +268,6 @@ class PageSlices:
 
     @cached_property
     def colours(self) -> dict[int, str]:
-        """That of each label."""
         return label_colours(find_labels(self.labels.values()) if self.labels else [])
 
     def take(self, array: Shaped[ndarray, "*s"]) -> Shaped[ndarray, "x y n"]:

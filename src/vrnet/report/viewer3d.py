@@ -12,34 +12,23 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, UInt8
 from numpy import ndarray
 
-from vrnet.fields.calculus import determinant, jacobian
-from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
+from vrnet.images.image import Image
 from vrnet.report.drawing import Window, quantise, rank_labels
-from vrnet.report.pair import MAX_SIDE_PIXELS, Deformation, PageSlices, View, world_axes
+from vrnet.report.pair import MAX_SIDE_PIXELS, PageSlices, View
 
-MIN_SIDE_VOXELS = 16
-"""A thinner volume is looked at slice by slice."""
-MAX_VOXELS = 2**24
-"""A larger volume would make a page that few browsers open."""
-MAX_MOTION_VOXELS = 2**20
-"""Motion and determinants are smooth: of larger volumes, they are sampled at every second voxel, or fewer."""
-MAX_MOTION_BYTES = 1_200_000
-"""For motion and determinants together, compressed: a rough field is sampled at fewer voxels."""
-GREY_STEPS = (1, 2, 4, 8)
-"""How far apart the greys of a page are, of 255: as near as MAX_GREY_BYTES lets them be."""
-MAX_GREY_BYTES = 3_300_000
-"""For the three images together, compressed: so the page of a brain, also a ruined one, stays below 8 MB."""
-DETERMINANTS = (-1.0, -1 + 255 / 64)
-"""The range of the determinants, in steps of 1/64."""
-SLAB_SLICES = 16
-"""How many slices are deformed at once."""
-FOREGROUND_PART = 0.1
-"""Brighter than this part of the greys is no background."""
+MIN_SIDE_VOXELS, MAX_VOXELS = 16, 2**24
+"""A thinner volume is looked at slice by slice; a larger one would make a page that few browsers open."""
+MAX_MOTION_VOXELS, MAX_MOTION_BYTES = 2**20, 1_200_000
+"""Motion and determinants together, compressed: of larger volumes or a rough field, every second voxel, or fewer."""
+GREY_STEPS, MAX_GREY_BYTES = (1, 2, 4, 8), 3_300_000
+"""How far apart greys are, of 255: as near as these bytes, of the three images compressed, let them be. So the page of
+a brain, also a ruined one, stays below 8 MB."""
+DETERMINANTS = (-1.0, -1 + 255 / 64)  # their range, in steps of 1/64
+FOREGROUND_PART = 0.1  # brighter than this part of the greys is no background
 
 
 def is_volume(pair: View) -> bool:
@@ -59,7 +48,7 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
     is_seen = pair.fixed > low + FOREGROUND_PART * (high - low)
     farthest = np.argmax(np.where(is_seen, lengths, -1.0) if is_seen.any() else lengths)
     peak = tuple(int(i) for i in np.unravel_index(farthest, shape))
-    det, folded = deform_volume(pair.field)
+    det, folded = slices.deformed
     factor, largest, motion = compress_motion(pair.field, det)
     motion_shape = det[::factor, ::factor, ::factor].shape
     coarse = Grid(motion_shape, tuple(factor * h for h in grid.spacing), grid.origin, grid.direction)
@@ -70,7 +59,6 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
     if pair.fixed_labels is not None and pair.fixed_labels.any():
         start, box = pair.inside_mask(pair.fixed_labels) != 0, pair.fixed_labels != 0
     places = np.nonzero(box)
-    order = [world_axes(grid).index(axis) for axis in range(3)]  # left-right, back-front, foot-head
     return {
         "shape": shape,
         "header": nifti_header(grid),
@@ -80,7 +68,7 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
         "motion_header": nifti_header(coarse),
         "largest": largest,
         "longest_mm": float(np.percentile(lengths, 99.9)) or 1.0,
-        "extent": [shape[axis] * grid.spacing[axis] for axis in order],
+        "extent": [shape[axis] * grid.spacing[axis] for axis in grid.order],  # left-right, back-front, foot-head
         # the middle of the structures of fixed, inside the mask; without any, of the mask, or the volume
         "start": [n // 2 for n in shape] if start is None else [int(np.median(at)) for at in np.nonzero(start)],
         "box": ([int(at.min()) for at in places], [int(at.max()) for at in places]),
@@ -125,18 +113,6 @@ def compress_greys(pair: View, windows: Mapping[str, Window]) -> dict[str, bytes
     return {name: compress(image, step) for name, image in images.items()}
 
 
-def deform_volume(field: Float[ndarray, "3 x y z"]) -> Deformation:
-    """The determinants of a field and its folds, a few slices at a time: all at once would take much memory."""
-    parts = []
-    for first in range(0, field.shape[3], SLAB_SLICES):
-        low, high = max(first - 1, 0), first + SLAB_SLICES + 1
-        u = torch.from_numpy(np.ascontiguousarray(field[..., low:high]))[None]
-        kept = slice(first - low, first - low + SLAB_SLICES)
-        det, least = determinant(jacobian(u))[0, ..., kept], smallest_determinant(u)[0, ..., kept]
-        parts.append((det.numpy(), (least <= 0).numpy()))
-    return Deformation(*(np.concatenate(maps, axis=-1) for maps in zip(*parts, strict=True)))
-
-
 def compress_smooth(array: UInt8[ndarray, "x y z"]) -> bytes:
     """The bytes of a volume less their neighbours, compressed."""
     across = np.diff(array, axis=0, prepend=np.uint8(0))
@@ -156,13 +132,4 @@ def viewer_script() -> str:
 
 def nifti_header(grid: Grid) -> str:
     """The header of a NIfTI file of bytes on this grid: 352 bytes, in base64."""
-    from nibabel.nifti1 import header_dtype
-
-    header = np.zeros((), header_dtype.newbyteorder("<"))
-    header["sizeof_hdr"], header["magic"], header["vox_offset"] = 348, b"n+1", 352
-    header["datatype"], header["bitpix"], header["scl_slope"], header["xyzt_units"] = 2, 8, 1, 2  # bytes, in mm
-    header["dim"], header["pixdim"] = (3, *grid.shape, 1, 1, 1, 1), (1, *grid.spacing, 0, 0, 0, 0)
-    header["sform_code"] = 1
-    rows = np.column_stack([grid.to_world, grid.origin]) * np.array([[-1], [-1], [1]])  # from LPS to RAS
-    header["srow_x"], header["srow_y"], header["srow_z"] = rows
-    return b64encode(header.tobytes() + bytes(4)).decode()
+    return b64encode(Image(np.zeros(grid.shape, np.uint8), grid).to_nibabel().to_bytes()[:352]).decode()
