@@ -129,7 +129,7 @@ def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> dict[str, list
     """The measures that are taken of each structure, in the order of NAMES, with one row per structure."""
     names, found = metrics.get("label_names") or {}, {}
     for key in (*NAMES, *(key for key in metrics if key not in NAMES)):
-        value = metrics.get(key)
+        value = metrics.get(key, {})
         if is_before_after(value) and all(isinstance(value[when], Mapping) for when in ("before", "after")):
             pairs = {k: (value["before"].get(k), after) for k, after in value["after"].items() if k != "mean"}
             found[title(key, metrics, unit)] = [

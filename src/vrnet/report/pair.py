@@ -49,14 +49,17 @@ class View:
         """What is shown of a result."""
         own, compared = result.moving_labels, result.compared
         moving = None if own is None else place_labels(own, result.grid, result.affine)
-        maps = result.fixed_labels, moving, result.warped_labels
+        given = result.fixed_labels, moving, result.warped_labels
+        fixed_labels, moving_labels, warped_labels = (None if labels is None else labels.array for labels in given)
         return cls(
             result.fixed.array.astype(np.float32),
             result.placed if result.started is None else result.started,
             result.seen_warped,
             result.deformation,
             result.grid,
-            *(None if labels is None else labels.array for labels in maps),
+            fixed_labels,
+            moving_labels,
+            warped_labels,
             mask=None if compared is None or compared.all() else compared,
             is_aligned=result.affine is not None,
             unit=result.unit,
