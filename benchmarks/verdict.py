@@ -35,7 +35,7 @@ from volumes import brains as load_brains
 from vrnet import register
 from vrnet.data.acdc import ACDC
 from vrnet.data.dataset import Hippocampus
-from vrnet.evaluation.metrics import mean_dice
+from vrnet.evaluation.metrics import by_label, dice, nan_mean
 from vrnet.verdict.evidence import Evidence
 from vrnet.verdict.evidence import evidence_of as evidence_of_pair
 from vrnet.verdict.rules import FINDINGS, judge_evidence
@@ -233,8 +233,10 @@ def measure(case: Case) -> dict[str, object]:
     found = register(case.fixed, case.moving.contiguous(), method, brightness="keep", **place)
     carried = found.warp_labels(case.moving_labels)
     evidence = asdict(evidence_of_pair(found.in_space))
-    dice = [mean_dice(case.fixed_labels.numpy(), labels.numpy()) for labels in (case.moving_labels, carried)]
-    return dict(zip(COLUMNS, [*case.key, *dice, *(evidence[name] for name in EVIDENCE)], strict=True))
+    fixed, maps = case.fixed_labels.numpy(), (case.moving_labels.numpy(), carried.numpy())
+    structures = sorted({*np.unique(fixed).tolist(), *np.unique(maps[0]).tolist()} - {0})
+    dices = [nan_mean(by_label(dice, fixed, labels, structures).values()) for labels in maps]
+    return dict(zip(COLUMNS, [*case.key, *dices, *(evidence[name] for name in EVIDENCE)], strict=True))
 
 
 def measure_all(found: Iterator[Case], cache: Path) -> list[dict[str, str]]:

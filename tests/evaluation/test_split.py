@@ -16,7 +16,8 @@ from vrnet.devices import describe_device, use_threads
 from vrnet.errors import InputWarning
 from vrnet.evaluation import split as module
 from vrnet.evaluation.metrics import contour_hausdorff, dice
-from vrnet.evaluation.split import evaluate_split, measure_subject, measure_unregistered, summarise
+from vrnet.evaluation.split import evaluate_split, measure_subject, subject_overlaps, summarise
+from vrnet.fields.calculus import zeros
 from vrnet.files import json_ready, write_rows
 from vrnet.methods.names import MethodSpec, parse_method
 from vrnet.provenance import versions
@@ -119,7 +120,7 @@ def test_the_tables_are_to_the_bit_those_of_a_plain_loop(hearts, tmp_path):
     find = QUICK.load().resolve(2, (8.0, 8.0)).build(2)
     with use_threads(1):
         rows = [measure_subject(sample, find, hearts.structures) for sample in hearts.samples]
-        before = [measure_unregistered(sample, hearts.structures) for sample in hearts.samples]
+        before = [subject_overlaps(sample, zeros(sample.fixed), hearts.structures) for sample in hearts.samples]
     assert np.isnan(rows[1]["dice_RV"])
     (tmp_path / "loop").mkdir()
     write_rows(rows, tmp_path / "loop" / "metrics.csv")

@@ -398,7 +398,7 @@ def test_the_solver_is_that_of_local_correlation_with_smaller_boxes(d):
 @pytest.mark.release
 def test_through_the_template_in_the_box_hippocampi_meet_better_than_directly(data_root, as_users_run):
     from vrnet.data.dataset import find_dataset
-    from vrnet.evaluation.metrics import mean_dice
+    from vrnet.evaluation.pair import overlap
     from vrnet.fields.calculus import warp_labels
 
     pairs = find_dataset("hippocampus", data_root / "hippocampus")
@@ -408,5 +408,6 @@ def test_through_the_template_in_the_box_hippocampi_meet_better_than_directly(da
         for method in dice:
             found = vrnet.register(sample.fixed[0, 0], sample.moving[0, 0], method=method, spacing=sample.spacing)
             warped = warp_labels(sample.moving_labels, found.field[None])
-            dice[method] += mean_dice(sample.fixed_labels[0, 0].numpy(), warped[0, 0].numpy()) / len(names)
+            maps = (labels[0, 0].numpy() for labels in (sample.fixed_labels, sample.moving_labels, warped))
+            dice[method] += overlap(*maps, sample.spacing)["dice"]["after"]["mean"] / len(names)
     assert dice["hippocampus-template"] > dice["Gaussian-LNCC"] + 0.005

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, Transform, Verdict, judge, judge_images, register, register_images
 from vrnet.data.acdc import ACDC
-from vrnet.evaluation.pair import overlap, regularity, worst_structure
+from vrnet.evaluation.pair import overlap, regularity, structure_evidence
 from vrnet.fields.calculus import smooth, warp
 from vrnet.images.grid import Affine
 from vrnet.images.resample import place_image
@@ -504,10 +504,12 @@ def test_one_structure_that_gets_worse_needs_a_look_though_the_mean_improves(lab
 def test_the_largest_fall_is_that_of_a_structure_by_its_name_and_never_of_the_mean():
     measures = {"dice": {"before": {"1": 0.9, "2": 0.5, "4": 0.1, "mean": 0.5},
                          "after": {"1": 0.8, "2": 0.3, "4": nan, "mean": 0.1}}}  # fmt: skip
-    assert worst_structure(measures) == ("label 2", 0.5, 0.3)
-    assert worst_structure(measures, {"2": "Myo"}) == ("Myo", 0.5, 0.3)
-    assert worst_structure({}) is None
-    assert worst_structure({"dice": {"before": {"1": 0.9, "mean": 0.9}, "after": {"1": 0.2, "mean": 0.2}}}) is None
+    measures["mean_surface_distance_mm"] = measures["dice"]
+    assert structure_evidence(measures)["fall"] == ("label 2", 0.5, 0.3)
+    assert structure_evidence(measures, {"2": "Myo"})["fall"] == ("Myo", 0.5, 0.3)
+    assert structure_evidence({})["fall"] is None
+    one = {"before": {"1": 0.9, "mean": 0.9}, "after": {"1": 0.2, "mean": 0.2}}
+    assert structure_evidence({"dice": one})["fall"] is None
 
 
 def test_where_structures_lay_on_each_other_there_is_nothing_to_gain(labelled):

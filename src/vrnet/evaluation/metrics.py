@@ -16,7 +16,6 @@ from vrnet.data.labels import fill_holes
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.folds import smallest_determinant
 
-Box = tuple[slice, ...]
 T = TypeVar("T")
 
 # d(x, B) = min |x − y| over y ∈ B: how far the surface of one mask lies from that of another, in mm. A mask is a
@@ -36,14 +35,12 @@ class SurfaceDistances(NamedTuple):
 
     @property
     def hausdorff95(self) -> float:
-        """max(P95 d(x, B), P95 d(y, A)), in mm: the larger of the two directed 95th percentiles, not the percentile of
-        both sets together. A percentile that falls between two distances is interpolated linearly."""
+        """max(P95 d(x, B), P95 d(y, A)), in mm, interpolated linearly: not the percentile of both sets together."""
         return float(max(np.percentile(self.to_b, 95), np.percentile(self.to_a, 95)))
 
     @property
     def mean(self) -> float:
-        """(Σ d(x, B) + Σ d(y, A)) / (|A| + |B|), in mm: the average symmetric surface distance. Each voxel counts once,
-        so that the larger surface weighs more than it does in the mean of the two directed means."""
+        """(Σ d(x, B) + Σ d(y, A)) / (|A| + |B|), in mm: each voxel of both surfaces counts once."""
         return float(np.concatenate(self).mean())
 
 
@@ -113,12 +110,6 @@ def dice_by_slice(
     return found
 
 
-def mean_dice(a: Integer[ndarray, "*s"], b: Integer[ndarray, "*s"]) -> float:
-    """Mean Dice over all labels of either map except 0; NaN if there are none."""
-    labels = {*np.unique(a).tolist(), *np.unique(b).tolist()} - {0}
-    return float(np.mean([*by_label(dice, a, b, sorted(labels)).values()])) if labels else np.nan
-
-
 def contour_hausdorff(
     a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...], across: int | None = None
 ) -> float:
@@ -152,7 +143,7 @@ def by_label(
     The masks are cut to a box around the label, since a structure is small and the image is not."""
     from scipy import ndimage
 
-    boxes: dict[int, list[Box]] = {}
+    boxes: dict[int, list[tuple[slice, ...]]] = {}
     for map_ in (a, b):
         values = np.unique(map_)
         ranks = np.searchsorted(values, map_) + 1  # find_objects would list every number up to the largest label
@@ -166,6 +157,13 @@ def by_label(
         )
         found[str(label)] = measure(a[box] == label, b[box] == label)
     return found
+
+
+def nan_mean(values: Iterable[float]) -> float:
+    """The mean of the values that are not NaN; NaN if there are none."""
+    found = np.asarray(values if isinstance(values, ndarray) else list(values))
+    kept = found[~np.isnan(found)]
+    return float(kept.mean()) if kept.size else np.nan
 
 
 def folding_percent(u: Float[Tensor, "b d *s"]) -> float:

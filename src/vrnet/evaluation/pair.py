@@ -1,6 +1,6 @@
 """The measures of one registered pair, under the names that `metrics.json` gives them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,10 +66,15 @@ def run_measures(result: PairResult) -> dict[str, Any]:
     if result.is_from_file:
         unknown = dict.fromkeys(("weights", "parameters", "options", "device", "seconds", "slice_by_slice", "repair"))
         return {"method": result.method, **unknown, **seen, "provenance": {**versions(), "device": None}}
+    try:
+        method, d = parse(result.method), len(result.grid.shape) - (result.slice_axis is not None)
+        parameters_of_method = {each.name: value_in(each.value, d) for each in parameters(method)}
+    except BadInput:  # of weights from a file, or a method of one's own
+        parameters_of_method = None
     return {
         "method": result.method,
         "weights": result.weights,
-        "parameters": parameters_of(result),
+        "parameters": parameters_of_method,
         "options": result.options.as_json(),
         "device": result.device,
         "seconds": result.seconds,
@@ -78,16 +83,6 @@ def run_measures(result: PairResult) -> dict[str, Any]:
         **seen,
         "provenance": provenance(torch.device(result.device or "cpu")),
     }
-
-
-def parameters_of(result: PairResult) -> dict[str, Any] | None:
-    """The value of every parameter that the method has; None of weights from a file, and of a method of one's own."""
-    try:
-        method = parse(result.method)
-    except BadInput:
-        return None
-    d = len(result.grid.shape) - (result.slice_axis is not None)
-    return {each.name: value_in(each.value, d) for each in parameters(method)}
 
 
 def unmatched_brightness(result: PairResult) -> Remap | None:
@@ -188,7 +183,7 @@ def overlap(
     found = {when: metrics.by_label(measure, fixed, map_, labels) for when, map_ in maps.items()}
     return {
         name: {
-            when: add_mean({label: getattr(row, name) for label, row in rows.items()}) for when, rows in found.items()
+            when: with_mean({label: getattr(row, name) for label, row in rows.items()}) for when, rows in found.items()
         }
         for name in Overlap._fields
     }
@@ -202,20 +197,14 @@ class WorstStructure(NamedTuple):
     after: float
 
 
-def worst_structure(measures: Mapping[str, Any], names: Mapping[str, str] | None = None) -> WorstStructure | None:
-    """The structure whose Dice fell most, or rose least, given what `overlap` measured and {"1": "RV"}; None where it
-    was not measured, or of one structure alone, whose Dice is the mean."""
-    found = measures.get("dice", {"before": {}, "after": {}})
-    after = {label: value for label, value in found["after"].items() if label != "mean" and not np.isnan(value)}
-    falls = [
-        WorstStructure(label_text(label, names or {}), found["before"][label], value) for label, value in after.items()
-    ]
-    return max(falls, key=lambda fall: fall.before - fall.after) if len(falls) > 1 else None
-
-
 def structure_evidence(measures: Mapping[str, Any], names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What a verdict asks of the structures: mean Dice and surface distance before and after, and the largest fall."""
-    found: dict[str, Any] = {"fall": worst_structure(measures, names)}
+    """What a verdict asks of what `overlap` measured, given {"1": "RV"}: mean Dice and surface distance before and
+    after; and the structure whose Dice fell most, or rose least, unless there is one alone, whose Dice is the mean."""
+    dice, names = measures.get("dice", {"before": {}, "after": {}}), names or {}
+    after = {label: value for label, value in dice["after"].items() if label != "mean" and not np.isnan(value)}
+    falls = [WorstStructure(label_text(label, names), dice["before"][label], x) for label, x in after.items()]
+    worst = max(falls, key=lambda fall: fall.before - fall.after) if len(falls) > 1 else None
+    found: dict[str, Any] = {"fall": worst}
     for key, name in (("dice", "dice"), ("distance", "mean_surface_distance_mm")):
         if name in measures:
             found |= {f"{key}_{when}": measures[name][when]["mean"] for when in ("before", "after")}
@@ -231,7 +220,7 @@ def slice_overlap(
     for when, other in (("before", moving), ("after", warped)):
         found = metrics.dice_by_slice(fixed, other, labels, across)
         rows = zip(labels, found, strict=True)
-        means[when] = add_mean({str(label): mean(row[~np.isnan(row)]) for label, row in rows})
+        means[when] = with_mean({str(label): metrics.nan_mean(row) for label, row in rows})
     return {"dice_mean_over_slices": means}
 
 
@@ -245,25 +234,17 @@ def motion_error(
     mm = np.reshape(spacing, (-1, *[1] * (field.ndim - 1)))
     lengths = {when: np.linalg.norm((u - true) * mm, axis=0) for when, u in (("before", 0 * true), ("after", field))}
     found = {when: length if inside is None else length[inside] for when, length in lengths.items()}
-    return {f"end_point_error_mm_{when}": mean(length.ravel()) for when, length in found.items()}
+    return {f"end_point_error_mm_{when}": metrics.nan_mean(length.ravel()) for when, length in found.items()}
 
 
 def target_registration_error(
     fixed: Float[ndarray, "n d"], moving: Float[ndarray, "n d"], mapped: Float[ndarray, "n d"]
 ) -> dict[str, float]:
-    """Mean |x − y| before and |φ(x) − y| after, over landmarks x of fixed and y of moving; in mm, for points in mm.
-
-    φ(x) is where the registration puts x."""
+    """Mean |x − y| before and |φ(x) − y| after, over landmarks x of fixed, which φ maps, and y of moving, in mm."""
     errors = {"before": fixed - moving, "after": mapped - moving}
-    return {when: mean(np.linalg.norm(error, axis=1)) for when, error in errors.items()}
+    return {when: metrics.nan_mean(np.linalg.norm(error, axis=1)) for when, error in errors.items()}
 
 
-def add_mean(values: dict[str, float]) -> dict[str, float]:
+def with_mean(values: dict[str, float]) -> dict[str, float]:
     """The values, and as "mean" the mean of those that are not NaN."""
-    return values | {"mean": mean(value for value in values.values() if not np.isnan(value))}
-
-
-def mean(values: Iterable[float]) -> float:
-    """The mean of the values; NaN if there are none."""
-    listed = list(values)
-    return float(np.mean(listed)) if listed else np.nan
+    return values | {"mean": metrics.nan_mean(values.values())}

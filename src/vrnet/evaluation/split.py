@@ -3,7 +3,7 @@
 What is measured of a subject is kept in FOLDER/subjects/NAME/done.json as soon as it is done. Started again, a run goes
 on from there; a subject is measured again where the method, its parameters, the code or the images are others."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,8 +22,8 @@ from vrnet.data.prepared import PreparedSplit, safe_name
 from vrnet.data.protocols import Sample
 from vrnet.devices import CPU, capture_graph, find_device, threads_for
 from vrnet.errors import BadInput, Stage, counted
-from vrnet.evaluation.metrics import contour_hausdorff, dice
-from vrnet.evaluation.pair import batch_regularity
+from vrnet.evaluation.metrics import contour_hausdorff, dice, nan_mean
+from vrnet.evaluation.pair import batch_regularity, motion_error
 from vrnet.fields.calculus import check_finite, warp_labels, zeros
 from vrnet.fields.folds import unfold
 from vrnet.files import Row, check_set, columns_of, json_ready, replace_set, write_json, write_rows
@@ -41,7 +41,8 @@ def measure_subject(
 ) -> Row:
     """The scores of one subject, each the mean over its pairs, and the seconds per pair, one pair at a time.
 
-    Overlaps where both images have labels, the end-point error where the motion is known."""
+    Overlaps where both images have labels; the end-point error where the motion is known, of labelled voxels if fixed
+    has labels."""
     start = perf_counter()
     with torch.inference_mode():
         pairs = zip(sample.fixed.to(device), sample.moving.to(device), strict=True)
@@ -49,13 +50,13 @@ def measure_subject(
         check_finite(u, sample.name)
         u = (unfold(u).field if folds == "repair" else u).cpu()
     seconds = (perf_counter() - start) / len(sample.fixed)
-    scores = subject_overlaps(sample, u, structures) | batch_regularity(u) | end_point_error(sample, u)
+    scores = subject_overlaps(sample, u, structures) | batch_regularity(u)
+    if sample.field is not None:
+        inside = None if sample.fixed_labels is None else sample.fixed_labels[:, 0].numpy() > 0
+        fields = (field.movedim(1, 0).numpy() for field in (u, sample.field))
+        errors = motion_error(*fields, sample.spacing, inside)
+        scores["end_point_error_mm"] = errors["end_point_error_mm_after"]
     return {"subject": sample.name, **scores, "seconds": seconds}
-
-
-def measure_unregistered(sample: Sample, structures: Mapping[str, int]) -> Row:
-    """The overlaps of one subject before registration."""
-    return {"subject": sample.name, **subject_overlaps(sample, zeros(sample.fixed), structures)}
 
 
 def subject_overlaps(sample: Sample, u: Float[Tensor, "b d *s"], structures: Mapping[str, int]) -> dict[str, float]:
@@ -73,16 +74,6 @@ def subject_overlaps(sample: Sample, u: Float[Tensor, "b d *s"], structures: Map
     return found
 
 
-def end_point_error(sample: Sample, u: Float[Tensor, "b d *s"]) -> dict[str, float]:
-    """Mean |u − field| in mm where fixed has a label, or everywhere if it has none; nothing without a true field."""
-    if sample.field is None:
-        return {}
-    h = u.new_tensor(sample.spacing).view(1, -1, *[1] * len(sample.spacing))
-    errors = ((u - sample.field) * h).norm(dim=1, keepdim=True)
-    inside = torch.ones_like(errors, dtype=torch.bool) if sample.fixed_labels is None else sample.fixed_labels > 0
-    return {"end_point_error_mm": errors[inside].mean().item()}
-
-
 def summarise(rows: list[Row]) -> dict[str, dict[str, float]]:
     """{column: {"mean", "std"}} over the subjects that have a value there."""
     found = {}
@@ -90,12 +81,6 @@ def summarise(rows: list[Row]) -> dict[str, dict[str, float]]:
         values = [value for row in rows if not np.isnan(value := row.get(key, np.nan))] or [np.nan]
         found[key] = {"mean": float(np.mean(values)), "std": float(np.std(values))}
     return found
-
-
-def nan_mean(values: Iterable[float]) -> float:
-    """The mean of the values that are not NaN; NaN if there are none."""
-    found = [value for value in values if not np.isnan(value)]
-    return float(np.mean(found)) if found else np.nan
 
 
 METRICS, SUMMARY = "metrics.csv", "summary.json"
@@ -187,7 +172,8 @@ class MeasureSubject:
         method, find = build_once(self.method, self.device, tuple(sample.fixed.shape[1:]), sample.spacing)
         with threads_for(method.is_network, sample.fixed[0].numel()):
             after = measure_subject(sample, find, self.structures, torch.device(self.device), self.folds)
-            return {"after": after, "before": measure_unregistered(sample, self.structures)}
+            before = subject_overlaps(sample, zeros(sample.fixed), self.structures)
+            return {"after": after, "before": {"subject": sample.name, **before}}
 
 
 @lru_cache(maxsize=1)

@@ -15,16 +15,7 @@ from torch import Tensor, nn
 
 from vrnet.fields.calculus import compose, relative_spacing, shorten, smooth, zeros
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.linearize import (
-    SMALLEST_WEIGHT,
-    Expansion,
-    Field,
-    Images,
-    Linearize,
-    Masks,
-    linearize,
-    weight_at,
-)
+from vrnet.variational.linearize import SMALLEST_WEIGHT, Expansion, Field, Images, Linearize, Masks, linearize
 from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None
@@ -163,7 +154,7 @@ class Cascade(nn.Module):
         masks: Masks | None = None, move: Field | None = None,
     ) -> Iterator[State]:  # fmt: skip
         """The state after one linearisation, at v, and after each of its steps."""
-        lin = self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1]), weight_at(v, masks))
+        lin = self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1]), masks and masks.weight(v))
         state = State(v, lin, memory=memory, move=move)
         yield state
         for k in self.schedule[row]:

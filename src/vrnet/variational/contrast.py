@@ -22,7 +22,6 @@ PerImage = Float[Tensor, "b 1 *ones"]  # a number per image, beside its voxels
 
 
 def beside_voxels(value: Float[Tensor, " b"], I: Image) -> PerImage:
-    """A number per image, beside its voxels."""
     return value.view(-1, *[1] * (I.dim() - 1))
 
 
@@ -149,16 +148,14 @@ class Curves:
 
 def learn_curves(I0: Image, I1w: Image, h: RelativeSpacing, weight: Weight = None) -> Curves:
     """What two images say of each other's contrast where they lie on one another, mostly in flat regions."""
-    flat = 1 / (steepness(I0, h) + steepness(I1w, h) + FLAT_SLOPE)
+    steepness = torch.zeros_like(I0)  # |∇I|² in space, as a multiple of its mean over the image
+    for I in (I0, I1w):
+        slope = reduce(torch.add, ((J / edge).square() for J, edge in zip(gradient(I).unbind(2), h, strict=True)))
+        steepness = steepness + slope / mean(slope).clamp(min=torch.finfo(I.dtype).tiny)
+    flat = 1 / (steepness + FLAT_SLOPE)
     flat = flat / mean(flat, weight).clamp(min=LEAST_FLATNESS)
     weight = flat if weight is None else weight * flat
     return Curves(Curve.learn(I1w, I0, weight), Curve.learn(I0, I1w, weight))
-
-
-def steepness(I: Image, h: RelativeSpacing) -> Image:
-    """|∇I|² in space, as a multiple of its mean over the image."""
-    slope = reduce(torch.add, ((J / edge).square() for J, edge in zip(gradient(I).unbind(2), h, strict=True)))
-    return slope / mean(slope).clamp(min=torch.finfo(I.dtype).tiny)
 
 
 def trust(A0: BothContrasts, A1w: BothContrasts, weight: Weight = None) -> Float[Tensor, "b 2"]:

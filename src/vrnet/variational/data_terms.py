@@ -21,18 +21,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vrnet.errors import BadInput
-from vrnet.fields.calculus import RelativeSpacing
+from vrnet.fields.calculus import RelativeSpacing, warp
+from vrnet.variational import contrast
 from vrnet.variational.channels import locally_normalised, self_similarity
-from vrnet.variational.contrast import (
-    beside_voxels,
-    conditional_mean,
-    joint_histogram,
-    learn_curves,
-    mean,
-    normalised_mutual_information,
-    smooth_joint_histogram,
-    trust,
-)
 from vrnet.variational.linearize import (
     Density,
     Field,
@@ -42,12 +33,10 @@ from vrnet.variational.linearize import (
     WarpedPair,
     Weight,
     expand_difference,
-    expand_squares,
     maximize_in_box,
     remember,
     solve_damped,
     squares,
-    warp_pair,
 )
 
 # What the numbers of a term may be, said beside them and checked when one is made.
@@ -91,7 +80,7 @@ class DataTerm(Protocol[E]):
 
     def linearize(self, I0: Images, I1: Images, v: Field, h: RelativeSpacing, weight: Weight = None) -> E:
         """Expand the difference of two images at the field v, on voxels with edges h, under the weight there."""
-        return self.expand(warp_pair(I0, I1, v, h, weight))
+        return self.expand(WarpedPair(I0, I1, warp(I1, v), v, h, weight))
 
     @abstractmethod
     def expand(self, pair: WarpedPair) -> E:
@@ -203,7 +192,9 @@ class Squares(Quadratic, Protocol):
         """What is compared of an image."""
 
     def expand(self, pair: WarpedPair) -> NormalEquations:
-        return expand_squares(pair, self.channels)
+        seen = self.channels(pair.I1w, pair.h)
+        A, b, D = squares(seen, seen - remember(self.channels, pair.I0, pair.h))
+        return NormalEquations(**vars(pair), A=A, b=b, D=D)
 
     def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         return (self.channels(I1w, h) - remember(self.channels, I0, h)).square().mean(1) / 2
@@ -259,21 +250,22 @@ class NMI(Limited, Quadratic):
         If ρ is normal with variance s², then H(I0, I1w) = H(I1w) + log s + constant, and the measure changes by
         NMI / H(I0, I1w) · ρδρ/s² with it."""
         I0, I1w, w = pair.I0, pair.I1w, pair.weight
-        seen = conditional_mean(I0, I1w, self.bins, w)
-        nmi, joint = (x.to(I0) for x in normalised_mutual_information(joint_histogram(I0, I1w, self.bins, w)))
-        variance = mean((seen - I0).square(), w).clamp(min=SMALLEST_VARIANCE)
-        scale = (beside_voxels(nmi / joint, I0) / variance).sqrt()
+        seen, counts = contrast.conditional_mean(I0, I1w, self.bins, w), contrast.joint_histogram(I0, I1w, self.bins, w)
+        nmi, joint = (x.to(I0) for x in contrast.normalised_mutual_information(counts))
+        variance = contrast.mean((seen - I0).square(), w).clamp(min=SMALLEST_VARIANCE)
+        scale = (contrast.beside_voxels(nmi / joint, I0) / variance).sqrt()
         A, b, _ = squares(scale * seen, scale * (seen - I0))
-        return NormalEquations(**vars(pair), A=A, b=b, D=beside_voxels(2 - nmi, I0).expand_as(I0)[:, 0])
+        return NormalEquations(**vars(pair), A=A, b=b, D=contrast.beside_voxels(2 - nmi, I0).expand_as(I0)[:, 0])
 
     def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         """The same at every voxel, since it belongs to the images as a whole."""
-        nmi, _ = normalised_mutual_information(joint_histogram(I0, I1w, self.bins, weight))
-        return beside_voxels(2 - nmi.to(I0), I0).expand_as(I0)[:, 0]
+        nmi, _ = contrast.normalised_mutual_information(contrast.joint_histogram(I0, I1w, self.bins, weight))
+        return contrast.beside_voxels(2 - nmi.to(I0), I0).expand_as(I0)[:, 0]
 
     def loss(self, I1w: Images, I0: Images) -> Scalar:
         """By a histogram that has a gradient."""
-        return (2 - normalised_mutual_information(smooth_joint_histogram(I0, I1w, self.bins))[0]).mean()
+        counts = contrast.smooth_joint_histogram(I0, I1w, self.bins)
+        return (2 - contrast.normalised_mutual_information(counts)[0]).mean()
 
 
 @dataclass(frozen=True)
@@ -291,7 +283,7 @@ class BothContrastsLNCC(LNCC):
     def compare(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
         """The channels of the warped image and their residuals, so scaled that ½ the mean of their squares is D."""
         A0, A1w = self.contrasts(I0, I1w, h, weight)
-        share = normalize(trust(A0, A1w, weight), p=1) * 2
+        share = normalize(contrast.trust(A0, A1w, weight), p=1) * 2
         factors = share.sqrt().repeat(1, len(self.radii)).view(len(I0), -1, *[1] * (I0.dim() - 2))
         seen = self.channels(A1w, h)
         return factors * seen, factors * (seen - self.channels(A0, h))
@@ -313,7 +305,7 @@ class Remap(BothContrastsLNCC):
     learns_contrast = True
 
     def contrasts(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
-        return learn_curves(I0, I1w, h, weight).apply(I0, I1w)
+        return contrast.learn_curves(I0, I1w, h, weight).apply(I0, I1w)
 
 
 DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI(), Remap())}

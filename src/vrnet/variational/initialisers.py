@@ -16,7 +16,7 @@ from vrnet.errors import BadInput, shape_text
 from vrnet.fields.calculus import compose, relative_spacing, repeat_border, resize, resize_field, warp, zeros
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.contrast import learn_curves
-from vrnet.variational.linearize import Field, Images, Masks, weight_at
+from vrnet.variational.linearize import Field, Images, Masks
 
 SMALLEST_AXIS = 16  # voxels that an axis keeps at least
 MAX_ASPECT = 1.501
@@ -70,7 +70,7 @@ class RelearnContrast(nn.Module):
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         v, h = zeros(I0), relative_spacing(spacing, I0.dim() - 2)
         for _ in range(self.rounds):
-            curves = learn_curves(I0, warp(I1, v), h, weight_at(v, masks))
+            curves = learn_curves(I0, warp(I1, v), h, masks and masks.weight(v))
             v = initialize(self.solve, *curves.apply(I0, I1), spacing, masks)
         return v
 

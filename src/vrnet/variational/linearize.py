@@ -6,7 +6,7 @@ may compare other channels of them than their intensities; then ρ and J have as
 Lengths are in space, where the shortest edge of a voxel counts as 1: |u|² = Σ (h_i u_i)².
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -56,11 +56,6 @@ class Masks:
         return Masks(change(self.fixed), change(self.moving))
 
 
-def weight_at(u: Field, masks: Masks | None) -> Weight:
-    """w at the field u; None, where everything counts, without masks."""
-    return None if masks is None else masks.weight(u)
-
-
 # What is known of two images at a field: the images themselves, and one of two expansions.
 
 
@@ -76,11 +71,6 @@ class WarpedPair:
     """u^ω."""
     h: RelativeSpacing
     weight: Weight = None
-
-
-def warp_pair(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weight = None) -> WarpedPair:
-    """Two images and I1(x + u)."""
-    return WarpedPair(I0, I1, warp(I1, u), u, h, weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +134,7 @@ Channels = Callable[[Tensor, RelativeSpacing], Tensor]
 
 def linearize(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weight = None) -> Linearization:
     """Expand the difference of two images at u, channel by channel."""
-    return expand_difference(warp_pair(I0, I1, u, h, weight), lambda I: I)
+    return expand_difference(WarpedPair(I0, I1, warp(I1, u), u, h, weight), lambda I: I)
 
 
 def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) -> Linearization:
@@ -152,14 +142,6 @@ def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) ->
     seen = channels(pair.I1w)
     # J before the residual: autograd adds their gradients up in this order, and sums of floats depend on it
     return Linearization(**vars(pair), J=gradient(seen), residual=seen - channels(pair.I0))
-
-
-def expand_squares(pair: WarpedPair, channels: Channels) -> NormalEquations:
-    """Expand the mean over channels of half the squared difference of two images; those of the warped one are made
-    anew."""
-    seen = channels(pair.I1w, pair.h)
-    A, b, D = squares(seen, seen - remember(channels, pair.I0, pair.h))
-    return NormalEquations(**vars(pair), A=A, b=b, D=D)
 
 
 def squares(
@@ -206,24 +188,19 @@ def add_dot(
 
 def solve_damped(A: Float[Tensor, "b d d *s"], b: Field, theta: Float[Tensor, "*theta"], h: RelativeSpacing) -> Field:
     """(A + θH)⁻¹b with H = diag(h²): of A = Σ ∇m ∇mᵀ and b = Σ ∇m r over channels m, the negative of the δ of the
-    paper's Appendix 1. θ is one number, or one per voxel (b, 1, *s)."""
-    penalty = theta[:, 0] if theta.dim() else theta
-    rows = [[A[:, i, j] + penalty * h[i] ** 2 if i == j else A[:, i, j] for j in range(len(h))] for i in range(len(h))]
-    return solve_positive(rows, b.unbind(1))
-
-
-def solve_positive(A: list[list[Tensor]], b: Sequence[Tensor]) -> Field:
-    """A⁻¹b at every voxel, for small positive definite A, by elimination, which needs no pivots then."""
-    d, b = len(b), list(b)
+    paper's Appendix 1. θ is one number, or one per voxel (b, 1, *s). By elimination, which needs no pivots where the
+    matrix is positive definite."""
+    d, x, penalty = len(h), list(b.unbind(1)), theta[:, 0] if theta.dim() else theta
+    M = [[A[:, i, j] + penalty * h[i] ** 2 if i == j else A[:, i, j] for j in range(d)] for i in range(d)]
     for i, j in combinations(range(d), 2):
-        factor = A[j][i] / A[i][i]
-        A[j] = [A[j][k] - factor * A[i][k] if k > i else A[j][k] for k in range(d)]
-        b[j] = b[j] - factor * b[i]
+        factor = M[j][i] / M[i][i]
+        M[j] = [M[j][k] - factor * M[i][k] if k > i else M[j][k] for k in range(d)]
+        x[j] = x[j] - factor * x[i]
     for i in reversed(range(d)):
         for k in range(i + 1, d):
-            b[i] = b[i] - A[i][k] * b[k]
-        b[i] = b[i] / A[i][i]
-    return torch.stack(b, dim=1)
+            x[i] = x[i] - M[i][k] * x[k]
+        x[i] = x[i] / M[i][i]
+    return torch.stack(x, dim=1)
 
 
 INTERIOR_POINT_ROUNDS = 15

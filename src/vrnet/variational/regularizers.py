@@ -30,11 +30,10 @@ from vrnet.fields.calculus import (
     squared_norm,
 )
 from vrnet.fields.folds import determinants
+from vrnet.variational.linearize import Density, Field
 
 ROOT_EPSILON = 1e-6
 Scalar = Float[Tensor, ""]
-Field = Float[Tensor, "b d *s"]
-Density = Float[Tensor, "b *s"]
 Memory = Tensor | None
 """What a prox keeps for the next time it is asked: the dual variable of TV. It belongs to the next call, which may
 overwrite it."""
@@ -46,15 +45,12 @@ class Penalty(Protocol):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    is_for_training: ClassVar[bool] = True
+    """Whether its value can be minimised by gradients, so that it can be part of a loss."""
 
     @abstractmethod
     def value(self, u: Field, h: RelativeSpacing) -> Density:
         """R at every voxel, of a field in voxels with edges h."""
-
-    @property
-    def is_for_training(self) -> bool:
-        """Whether its value can be minimised by gradients, so that it can be part of a loss."""
-        return True
 
     def loss(self, u: Field) -> Scalar:
         """What training weighs with α: the mean of the value, taking voxels for cubes."""
@@ -158,14 +154,11 @@ class Gaussian(Regularizer):
 
     name = "Gaussian"
     summary = "Gaussian smoothing (as demons)"
+    is_for_training = False
 
     def value(self, u: Field, h: RelativeSpacing) -> Density:
         """Zero: the energy that is watched is the data term alone."""
         return torch.zeros_like(u[:, 0])
-
-    @property
-    def is_for_training(self) -> bool:
-        return False
 
     def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
         """u smoothed with a standard deviation of `weight` shortest edges."""

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.errors import Progress
@@ -18,7 +18,7 @@ from vrnet.fields.calculus import RelativeSpacing, relative_spacing, warp
 from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
 from vrnet.variational.initialisers import SMALLEST_AXIS, RelearnContrast, coarser_shape, coarser_spacing
-from vrnet.variational.linearize import Density, Field, Images, Masks, Weight, weight_at
+from vrnet.variational.linearize import Density, Field, Images, Masks, Weight
 from vrnet.variational.regularizers import Regularizer
 
 PATIENCE = 3  # linearisations over which the energy must have changed
@@ -82,7 +82,7 @@ class Solver(nn.Module):
             moved = True
             del state  # with its linearisation, before the next one is made
         h = relative_spacing(spacing, v.shape[1])
-        yield v, self.energy.data.value(warp(I1, v), I0, h, weight_at(v, masks))
+        yield v, self.energy.data.value(warp(I1, v), I0, h, masks and masks.weight(v))
 
     def descend(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Descent:
         """Refine the initial field until the energy of every pair has settled.
@@ -90,14 +90,16 @@ class Solver(nn.Module):
         A pair of which nothing is compared even without motion stays at rest, at an energy of 0."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
         h = relative_spacing(spacing, I0.dim() - 2)
-        lowest = self.energy(I0, I1, best, h, weight_at(best, masks))
+        lowest = self.energy(I0, I1, best, h, masks and masks.weight(best))
         running = lowest != torch.inf
         lowest = torch.where(running, lowest, 0)
         energies = [lowest]
         for v, D in self.candidates(I0, I1, spacing, masks):
-            E = torch.where(running, self.energy.of(D, v, h, weight_at(v, masks)), lowest)
-            best = choose(E < lowest, v, best)
-            lowest = torch.where(E < lowest, E, lowest)
+            E = torch.where(running, self.energy.of(D, v, h, masks and masks.weight(v)), lowest)
+            is_better = E < lowest
+            if is_better.any():  # without a copy where all pairs agree
+                best = v if is_better.all() else torch.where(is_better.view(-1, *[1] * (v.dim() - 1)), v, best)
+            lowest = torch.where(is_better, E, lowest)
             energies.append(E)
             if len(energies) > PATIENCE + 1:
                 running = running & ((E - energies[-1 - PATIENCE]).abs() > self.tolerance * E)
@@ -116,13 +118,6 @@ class Solver(nn.Module):
 
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         return self.descend(I0, I1, spacing, masks).v
-
-
-def choose(which: Bool[Tensor, " b"], a: Field, b: Field) -> Field:
-    """a for the pairs where `which` holds, b for the others; without a copy where all agree."""
-    if which.all() or not which.any():
-        return a if which.all() else b
-    return torch.where(which.view(-1, *[1] * (a.dim() - 1)), a, b)
 
 
 @contextmanager
