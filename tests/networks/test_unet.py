@@ -14,7 +14,6 @@ from vrnet.networks.unet import (
     ConvTranspose2d,
     ConvTranspose3d,
     Siamese,
-    blocks_as_channels,
     convolve_slices,
     expand_blocks,
     half_unet,
@@ -126,9 +125,12 @@ def test_at_half_resolution_and_twice_the_width_a_2d_network_is_as_large_and_wan
 
 
 def test_the_voxels_of_a_block_become_channels_in_their_order(d):
-    x = torch.rand(2, 3, *(4, 6, 8)[:d])
-    found = blocks_as_channels(x)
-    assert found.shape == (2, 3 * 2**d, *(2, 3, 4)[:d])
+    half, seen = half_unet(d, 3, 1), []
+    half.net.register_forward_pre_hook(lambda net, given: seen.extend(given))
+    x = torch.rand(2, 3, *(2 * half.net.multiple * k for k in (1, 2, 1)[:d]))
+    half(x)
+    (found,) = seen
+    assert found.shape == (2, 3 * 2**d, *(n // 2 for n in x.shape[2:]))
     for place, offset in enumerate(product((0, 1), repeat=d)):
         torch.testing.assert_close(found[:, place :: 2**d], x[(..., *(slice(k, None, 2) for k in offset))])
     if d == 2:

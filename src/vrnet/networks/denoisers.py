@@ -124,18 +124,12 @@ SMOOTHING_VOXELS = 1.0
 
 def flow(velocity: Field) -> Field:
     """exp(G₁ ∗ velocity): where the smoothed velocity, in voxels, carries each voxel within one unit of time."""
-    return exp(smooth_velocity(velocity))
-
-
-def smooth_velocity(velocity: Field) -> Field:
-    """G₁ ∗ velocity, the border repeated: by one product with a matrix along each axis, which takes fewer
-    kernels than `smooth` on a GPU, and needs single precision."""
-    with torch.autocast(velocity.device.type, enabled=False):
-        for n in velocity.shape[2:]:
+    with torch.autocast(velocity.device.type, enabled=False):  # products need single precision
+        for n in velocity.shape[2:]:  # one product along each axis takes fewer kernels than `smooth` on a GPU
             ones = torch.eye(n, dtype=velocity.dtype, device=velocity.device)
             matrix = smooth(ones[None, None], (SMOOTHING_VOXELS, 0.0))[0, 0]
             velocity = torch.tensordot(velocity, matrix, dims=([2], [1]))  # the axis goes last: after all, all are back
-    return velocity
+    return exp(velocity)
 
 
 class InitialFlow(nn.Module):

@@ -23,8 +23,6 @@ FULL_CHANNELS = 16
 """A 2D convolution on ARM takes as long for fewer channels of its result."""
 HALF_INPUTS, HALF_OUTPUTS = 16, 32
 """Convolutions of fewer channels are not quicker in half precision, or see images, which are more precise."""
-
-
 CPUINFO = Path("/proc/cpuinfo")
 HAS_HALF_PRECISION = IS_ARM and CPUINFO.exists() and "asimdhp" in CPUINFO.read_text().split()
 """Whether the processor is an ARM that computes with 16 bits, on Linux: nowhere else was it measured."""
@@ -38,9 +36,10 @@ class Conv2d(nn.Conv2d):
     than .01 voxel."""
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
-        is_wide = self.in_channels >= HALF_INPUTS and self.out_channels >= HALF_OUTPUTS
-        if not is_rounded(x):
+        is_in_use = x.device.type == "cpu" and not torch.is_grad_enabled()
+        if not (HAS_HALF_PRECISION and is_in_use and x.dtype in (torch.float32, torch.float16)):
             return super().forward(x)
+        is_wide = self.in_channels >= HALF_INPUTS and self.out_channels >= HALF_OUTPUTS
         x = x.half() if is_wide else x.float()
         return self._conv_forward(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
 
@@ -65,12 +64,6 @@ class ConvTranspose3d(nn.ConvTranspose3d):
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:  # type: ignore[override]
         return expand_blocks(self, x) if IS_ARM and x.device.type == "cpu" else super().forward(x)
-
-
-def is_rounded(x: Tensor) -> bool:
-    """Whether a network that sees this may compute in half precision: in use on a CPU, for those who want single."""
-    is_in_use = x.device.type == "cpu" and not torch.is_grad_enabled()
-    return HAS_HALF_PRECISION and is_in_use and x.dtype in (torch.float32, torch.float16)
 
 
 def convolve_slices(conv: nn.Conv3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
@@ -186,17 +179,12 @@ class HalfResolution(nn.Module):
         self.net, self.multiple = net, 2 * net.multiple
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
-        found = self.net(blocks_as_channels(x))
-        return functional.interpolate(found, scale_factor=2, mode=LINEAR_MODE[x.dim() - 2])
-
-
-def blocks_as_channels(x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
-    """The 2^d voxels of a block side by side: of each channel as many, in their order."""
-    b, c, *sizes = x.shape
-    d = len(sizes)
-    split = x.reshape(b, c, *[part for n in sizes for part in (n // 2, 2)])
-    within, between = range(3, 3 + 2 * d, 2), range(2, 2 + 2 * d, 2)
-    return split.permute(0, 1, *within, *between).flatten(1, 1 + d)
+        b, c, *sizes = x.shape
+        d = len(sizes)
+        split = x.reshape(b, c, *[part for n in sizes for part in (n // 2, 2)])
+        within, between = range(3, 3 + 2 * d, 2), range(2, 2 + 2 * d, 2)
+        found = self.net(split.permute(0, 1, *within, *between).flatten(1, 1 + d))  # a block's voxels in their order
+        return functional.interpolate(found, scale_factor=2, mode=LINEAR_MODE[d])
 
 
 def half_unet(d: int, inputs: int, width: int) -> HalfResolution:
