@@ -1,12 +1,16 @@
+import shutil
+
 import nibabel
 import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import affine_of, brightest, heart, place, spots, write_acdc
+from tests.data.conftest import affine_of, brightest, heart, place, spots, write, write_acdc
 from vrnet import BadInput
-from vrnet.data.acdc import ACDC, ACDC3D, group_of
+from vrnet.data.acdc import ACDC, ACDC3D, ACDCCycles, group_of
+from vrnet.data.prepared import prepare_split
 from vrnet.evaluation.metrics import contour_hausdorff, dice
+from vrnet.files import read_rows
 
 SHAPE, SPACING = (100, 90, 9), (1.4, 1.6, 10.0)
 
@@ -61,6 +65,72 @@ def test_a_folder_that_is_no_patient_s_is_named(tmp_path):
     (tmp_path / "patient009").mkdir()
     with pytest.raises(BadInput, match=r"no Info\.cfg"):
         ACDC(tmp_path).sources("patient009", "training")
+
+
+@pytest.fixture(scope="module")
+def cycle(tmp_path_factory):
+    """A patient whose cine of five slices is cropped about the heart; end-diastole is its second frame."""
+    folder, affine = tmp_path_factory.mktemp("cycle"), np.diag([1.5, 1.5, 10, 1])
+    (diastole, systole), labels = heart(3)
+    write_acdc(folder, "patient001", [diastole, systole], labels, affine)
+    for kind in ("", "_gt"):
+        (folder / "patient001" / f"patient001_frame01{kind}.nii.gz").rename(
+            folder / "patient001" / f"patient001_frame02{kind}.nii.gz"
+        )
+    (folder / "patient001" / "Info.cfg").write_text("ED: 2\nES: 12\nGroup: NOR\n")
+    cropped = affine @ [[1, 0, 0, 10], [0, 1, 0, 5], [0, 0, 1, 1], [0, 0, 0, 1]]
+    frames = [weight * diastole + (1 - weight) * systole for weight in (0.5, 1, 0, 0.75)]
+    write(folder / "patient001" / "patient001_4d.nii.gz", np.stack(frames, 3)[10:110, 5:105, 1:6], cropped)
+    return folder
+
+
+def test_to_be_trained_on_a_cycle_is_every_other_frame_to_end_diastole_in_three_slices(cycle):
+    """About the centre of the cine, and as bright as the phases are where they are measured."""
+    sample, measured = (ACDCCycles(cycle).prepare("patient001", purpose) for purpose in ("training", "evaluation"))
+    assert sample.fixed.shape == sample.moving.shape == (3 * 3, 1, 160, 160)
+    assert sample.fixed_labels is None
+    first, (half, systole, quarter) = sample.fixed[:3], sample.moving.split(3)
+    assert torch.equal(sample.fixed, first.repeat(3, 1, 1, 1))
+    unclipped = (first > 0.05) & (first < 0.95) & (systole > 0.05) & (systole < 0.95)
+    assert (half - (first + systole) / 2)[unclipped].abs().max() < 0.01
+    assert (quarter - (0.75 * first + 0.25 * systole))[unclipped].abs().max() < 0.01
+    assert best_correlation(first[1, 0, 50:110, 50:110].numpy(), measured.fixed[1, 0].numpy()) > 0.98
+    assert ACDCCycles(cycle, training_size=96).prepare("patient001", "training").fixed.shape == (9, 1, 96, 96)
+
+
+def test_a_cycle_is_measured_as_its_two_phases_and_needs_its_cine_to_be_trained_on(cycle, root):
+    found, expected = (data(cycle).prepare("patient001", "evaluation") for data in (ACDCCycles, ACDC))
+    assert torch.equal(found.moving, expected.moving)
+    assert ACDCCycles(cycle).sources("patient001", "training")[-1].name == "patient001_4d.nii.gz"
+    assert ACDCCycles(cycle).sources("patient001", "evaluation") == ACDC(cycle).sources("patient001", "evaluation")
+    with pytest.raises(BadInput, match="no patient002_4d"):
+        prepare_split(ACDCCycles(root), "train", "training", root / "cache")
+
+
+def test_of_a_real_patient_whole_cycles_are_as_bright_as_the_phases(data_root, tmp_path):
+    """Frames of the cine that are end-diastole and end-systole are the images that are measured, moved by the crop."""
+    name = "patient025"
+    folder = tmp_path / name
+    shutil.copytree(data_root / "acdc" / name, folder)
+    shutil.copy(data_root / "acdc_cine" / f"{name}_4d.nii.gz", folder)
+    row = next(row for row in read_rows(data_root / "acdc_cine" / "frames.csv", "frames") if row["patient"] == name)
+    assert row["ed_frame"] == "0"  # as Info.cfg has it, which counts from 1
+    data = ACDCCycles(tmp_path, training_size=64)
+    sample, measured = data.prepare(name, "training"), data.prepare(name, "evaluation")
+    assert sample.moving.shape == (3 * (int(row["frames"]) - 1), 1, 64, 64)
+    systole = sample.moving.split(3)[int(row["es_frame"]) - 1]
+    for image, whole in ((sample.fixed[1], measured.fixed[1]), (systole[1], measured.moving[1])):
+        assert best_correlation(image[0].numpy(), whole[0].numpy()) > 0.98
+
+
+def best_correlation(image, whole):
+    """How alike an image is to that part of a larger one that it is most like, at best 1."""
+    windows = np.lib.stride_tricks.sliding_window_view(whole, image.shape)
+    centred = windows - windows.mean((2, 3), keepdims=True)
+    found = (centred * (image - image.mean())).mean((2, 3)) / (windows.std((2, 3)) * image.std())
+    at = np.unravel_index(found.argmax(), found.shape)
+    assert abs(windows[at] - image).mean() < 0.02  # one scaling
+    return found.max()
 
 
 @pytest.mark.release

@@ -29,7 +29,7 @@ def test_each_name_builds_a_data_set_of_that_name(tmp_path):
 def test_what_cannot_be_built_says_what_to_do(tmp_path):
     (tmp_path / "pairs.csv").write_text("")
     for name, root, split_file, message in (
-        ("acdc4d", tmp_path, None, 'no data set "acdc4d": choose one of acdc, acdc3d'),
+        ("acdc4d", tmp_path, None, 'no data set "acdc4d": choose one of acdc, acdc-cycles'),
         (str(tmp_path / "pairs.csv"), None, None, "give `data=manifest` `root=.*pairs.csv`"),
         (str(tmp_path), None, None, "name the folder with `root=.*`, and what it holds with `data`, one of acdc,"),
         ("acdc", None, None, "read from a folder: name it with `root`"),

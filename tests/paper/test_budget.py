@@ -31,6 +31,9 @@ def test_budgets_differ_by_what_they_say_alone():
         assert found == replace(PRESETS[data], augmentation=None)
     assert (augmented.widths, augmented.trained_as) == (paper.widths, paper.trained_as)
     assert (central.widths, long.widths, long.alphas_of) == (short.widths, consistent.widths, consistent)
+    for budget, cycles in ((paper, BUDGETS["cycles"]), (augmented, BUDGETS["cycles-augmented"])):
+        found = replace(budget.training["acdc"], validate_every=20_000)  # the last weights
+        assert (cycles.training["acdc"], cycles.data_sets["acdc"]) == (found, "acdc-cycles")
     for data in DIMENSIONS:
         assert augmented.training[data].augmentation is not None
         assert paper.training[data] in (augmented.training[data], replace(augmented.training[data], augmentation=None))

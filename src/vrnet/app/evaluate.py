@@ -57,8 +57,8 @@ class Evaluate:
     """Of a stack, register each slice within itself, or all together."""
     judged: Group[arguments.EvaluationOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of the
-    paper where it has one; or a file that `vrnet prepare` wrote."""
+    """A data set (acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the
+    protocol of the paper where it has one; or a file that `vrnet prepare` wrote."""
     folds: Literal["auto", "repair", "keep"] = "auto"
     """Repair the folds of what the method finds, or keep them. auto: on a pair repair, as `vrnet register` does; on a
     data set keep, since tables report how much a method folds."""

@@ -42,11 +42,14 @@ class Paper:
     """Another data set of the same dimension, or a file that `vrnet prepare` wrote."""
     out: Folder = Path("results")
     """Where results are kept, and looked for."""
-    budget: Literal["paper", "augmented", "short", "central", "consistent", "long", "quick"] = "short"
+    budget: Literal[
+        "paper", "augmented", "cycles", "cycles-augmented", "short", "central", "consistent", "long", "quick"
+    ] = "short"
     """What is spent on each learned method. paper: its width and steps, without augmentation; augmented: as paper, with
-    augmentation; short: narrow networks and a tenth of the steps, for minutes per method on a GPU; central: as short,
-    with smoothness of central differences; consistent: as short, with every pair in both directions and a loss of more
-    parts; long: as consistent, with three times the steps; quick: a few steps on small phantoms."""
+    augmentation; cycles, cycles-augmented: as these, of ACDC with every frame of the cycle (data set acdc-cycles), and
+    the weights of the last step; short: narrow networks and a tenth of the steps, for minutes per method on a GPU;
+    central: as short, with smoothness of central differences; consistent: as short, with every pair in both directions
+    and a loss of more parts; long: as consistent, with three times the steps; quick: a few steps on small phantoms."""
     quick: bool = False
     """Short for --budget quick: to see that all works, in minutes on a CPU."""
     seeds: int = 1
@@ -175,7 +178,8 @@ def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: 
         split = partial(prepare_split, phantoms, cache=source.cache, say=say)
     else:
         if asked.data.endswith(PACK_SUFFIX):
-            name = source.split("test", "evaluation", stage, say).data
+            read = source.split("test", "evaluation", stage, say).data
+            name = next((data for data, other in budget.data_sets.items() if other == read), read)
         else:
             name = asked.data or (fallback if fallback and source.root is None else own)
         if DIMENSIONS.get(name) != d:
@@ -183,7 +187,8 @@ def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: 
             raise BadInput(
                 f"this is not made of {name}: choose one of {known}, or a file that vrnet prepare made of one"
             )
-        named = source if asked.data else replace(source, data=name)
+        is_pack = asked.data.endswith(PACK_SUFFIX)
+        named = source if is_pack else replace(source, data=budget.data_sets.get(name, name))
         split = partial(named.split, stage=stage, say=say)
     results = Results(asked.out, name, budget)
     return Study(results, split, stage, say, asked.device_options.device, asked.jobs)

@@ -65,8 +65,8 @@ class Train:
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
     """A learned method, such as R-L1-3x2, C-L2-3x1-w32, VoxelMorph, Siamese or 2xRC-Net."""
     data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
-    """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that `vrnet prepare`
-    wrote. Its splits train and val are used."""
+    """A data set (acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that
+    `vrnet prepare` wrote. Its splits train and val are used."""
     out: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     """The folder of the run; made if it is not there."""
     preset: Preset = "auto"
@@ -157,7 +157,7 @@ class Prepare:
     """
 
     data: Name
-    """Which data set: acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d or manifest."""
+    """Which data set: acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d or manifest."""
     out: File
     """The file to write, .npz."""
     source_options: Group[SourceOptions]

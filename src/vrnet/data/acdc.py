@@ -49,6 +49,31 @@ class ACDC(PatientFolder):
 
 
 @dataclass(frozen=True)
+class ACDCCycles(ACDC):
+    """2D pairs of three slices: to be measured on as ACDC, to be trained on every frame of patientNNN_4d.nii.gz to
+    end-diastole."""
+
+    training_size: int = protocols.SIZE
+    """Voxels along either side of the images to be trained on."""
+
+    name = "acdc-cycles"
+
+    def sources(self, subject: str, purpose: Purpose) -> list[Path]:
+        """Those of ACDC, and the cine to be trained on."""
+        cine = [self.root / subject / f"{subject}_4d.nii.gz"] if purpose == "training" else []
+        return super().sources(subject, purpose) + cine
+
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        if purpose == "evaluation":
+            return super().prepare(subject, purpose)
+        ed, _ = frame_numbers(self.root / subject)
+        frames = protocols.read_frames(self.sources(subject, purpose)[-1])
+        if not 1 <= ed <= len(frames):
+            raise BadInput(f"{frames[0].name} has {len(frames)} frames, and by Info.cfg number {ed} is end-diastole")
+        return protocols.cycle_to_frame(subject, frames, ed - 1, *self.read(subject), self.spacing, self.training_size)
+
+
+@dataclass(frozen=True)
 class ACDC3D(PatientFolder):
     """One 3D pair per patient, about the centre of the stack."""
 

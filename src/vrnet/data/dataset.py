@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from vrnet.data import protocols
-from vrnet.data.acdc import ACDC, ACDC3D
+from vrnet.data.acdc import ACDC, ACDC3D, ACDCCycles
 from vrnet.data.manifest import Manifest
 from vrnet.data.protocols import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
@@ -137,6 +137,7 @@ class Entry(NamedTuple):
 
 DATASETS = {
     "acdc": Entry("ACDC in its official folders: 2D (1.8 mm, 160x160)", "folder", ACDC),
+    "acdc-cycles": Entry("ACDC, trained on every frame of the cycle: 2D (1.8 mm, 160x160)", "folder", ACDCCycles),
     "acdc3d": Entry("ACDC in its official folders: 3D (1.5x1.5x3.15 mm, 128x128x32)", "folder", ACDC3D),
     "ukbb": Entry("short-axis cines in the UK Biobank's folders: 2D (1.8 mm, 160x160)", "folder", UKBB),
     "cmr3d": Entry("cardiac MR in the UK Biobank's folders: 3D (1.2 mm, 128x128x96)", "folder", CMR3D),

@@ -2,7 +2,7 @@
 
 2D: 1.8 mm in-plane, 160x160 about the centre, intensities scaled by the 1st and 99th percentile of all frames together.
 Measured on: the slices at 25, 50 and 75 % of those that show at least 10 pixels of LV and of Myo at both phases.
-Trained on: every slice that is not constant.
+Trained on: every slice that is not constant; or, of whole cycles, three slices of every frame.
 
 3D: one grid for all, intensities scaled first; images cropped, or padded by their borders, labels by 0.
 """
@@ -105,10 +105,14 @@ def slices_of(
 ) -> tuple[tuple[Tensor, ...], list[Tensor]]:
     """The slices of stacks, all scaled as one, and of their masks, in size x size voxels about the centre of the first
     stack, their axes running as the world's do."""
-    own = images[0].grid
-    grid = centred_grid(own, (size, size, own.shape[2]), (spacing, spacing, own.spacing[2]), own.forward_axes)
+    grid = grid_of_slices(images[0].grid, spacing, size)
     stacks = rescale_jointly(*(to_batch(place_image(image, grid).array, ACROSS_STACK) for image in images))
     return stacks, [labels_on(mask, grid, ACROSS_STACK) for mask in masks]
+
+
+def grid_of_slices(own: Grid, spacing: float, size: int) -> Grid:
+    """The slices of a stack where they are, in size x size voxels about its centre."""
+    return centred_grid(own, (size, size, own.shape[2]), (spacing, spacing, own.spacing[2]), own.forward_axes)
 
 
 def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
@@ -134,6 +138,27 @@ def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spaci
         raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
     shown_labels = [part[shown] for part in later_to_first(labels)] if labels else []
     return Sample(name, fixed[shown], moving[shown], (spacing, spacing), *shown_labels)
+
+
+def cycle_to_frame(
+    name: str,
+    frames: Sequence[Image],
+    fixed: int,
+    phases: Sequence[Image],
+    masks: Sequence[Image],
+    spacing: float,
+    size: int,
+) -> Sample:
+    """Every frame of a cycle to one of them, in the slices to be measured on, in size x size voxels about the centre of
+    the cine, whose border is repeated outside it. Intensities are scaled as those of both phases are for measuring."""
+    here, measured = grid_of_slices(frames[0].grid, spacing, size), grid_of_slices(phases[0].grid, spacing, SIZE)
+    cycle = [to_batch(place_image(frame, here, repeat_border=True).array, ACROSS_STACK) for frame in frames]
+    both = [to_batch(place_image(phase, measured).array, ACROSS_STACK) for phase in phases]
+    none = torch.zeros_like(cycle[0], dtype=torch.bool)  # of the frames: what is beside the heart may be cut off
+    scaled = rescale_jointly(*cycle, *both, inside=[none] * len(cycle))[: len(cycle)]
+    chosen = choose_slices([labels_on(mask, here, ACROSS_STACK) for mask in masks], name)
+    still, *moving = (scaled[t][chosen] for t in (fixed, *(t for t in range(len(cycle)) if t != fixed)))
+    return Sample(name, still.repeat(len(moving), 1, 1, 1), torch.cat(moving), (spacing, spacing))
 
 
 def choose_slices(labels: Sequence[UInt8[Tensor, "n 1 h w"]], name: str) -> list[int]:

@@ -36,13 +36,14 @@ def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Im
     return Image(resample(source, grid, transform_of(affine, grid), sitk.sitkLinear, outside=None), grid, image.name)
 
 
-def place_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image:
+def place_image(image: Image, grid: Grid, affine: Affine | None = None, repeat_border: bool = False) -> Image:
     """The image on another grid, by its header, or through an affine map, as float32: what that transform gives.
 
-    Outside the image it has the image's least value."""
+    Outside the image it has the image's least value, or that of its border."""
     if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
-    source, outside = to_sitk(image.array.astype(np.float32), image.grid), float(image.array.min())
+    source = to_sitk(image.array.astype(np.float32), image.grid)
+    outside = None if repeat_border else float(image.array.min())
     return Image(resample(source, grid, transform_of(affine, grid), sitk.sitkLinear, outside), grid, image.name)
 
 

@@ -33,6 +33,8 @@ class Budget:
     """By data set, what training subjects are prepared for, if not for training."""
     timing_seconds: float = 2.0
     """How long a method is timed, after one pair to warm up."""
+    data_sets: Mapping[str, str] = field(default_factory=dict)
+    """By data set, the one that is read in its place: the same subjects, measured alike, with more to train on."""
     alphas_of: "Budget | None" = None
     """The budget whose trainings decide on α of each method, where a table chooses it; its own, if not given."""
 
@@ -112,14 +114,24 @@ def three_times_as_long(training: Training) -> Training:
     return replace(training, steps=3 * training.steps, validate_every=3 * training.steps)
 
 
+def to_the_last_step(training: Training) -> Training:
+    """The same training, validated at its end alone, so that the weights of the last step are kept."""
+    return replace(training, validate_every=training.steps)
+
+
+AS_PUBLISHED = Budget(
+    "paper",
+    {2: None, 3: None},
+    {data: own if data == "hippocampus" else replace(own, augmentation=None) for data, own in PRESET.items()},
+    trained_as=THREE_SLICES,
+)
+AUGMENTED = Budget("augmented", {2: None, 3: None}, PRESET, trained_as=THREE_SLICES)
+WHOLE_CYCLES: dict[str, Any] = {"trained_as": {}, "data_sets": {"acdc": "acdc-cycles"}}
 BUDGETS = {
-    "paper": Budget(
-        "paper",
-        {2: None, 3: None},
-        {data: own if data == "hippocampus" else replace(own, augmentation=None) for data, own in PRESET.items()},
-        trained_as=THREE_SLICES,
-    ),
-    "augmented": Budget("augmented", {2: None, 3: None}, PRESET, trained_as=THREE_SLICES),
+    "paper": AS_PUBLISHED,
+    "augmented": AUGMENTED,
+    "cycles": AS_PUBLISHED.changed("cycles", to_the_last_step, **WHOLE_CYCLES),
+    "cycles-augmented": AUGMENTED.changed("cycles-augmented", to_the_last_step, **WHOLE_CYCLES),
     "short": SHORT,
     "central": SHORT.changed("central", lambda training: replace(training, smoothness="CentralDiffusion")),
     "consistent": CONSISTENT,
