@@ -5,7 +5,7 @@ import pytest
 from vrnet.app.arguments import DeviceOptions, SourceOptions
 from vrnet.app.paper import Paper
 from vrnet.data.prepared import prepare_split
-from vrnet.paper.budget import BUDGETS, small_phantoms
+from vrnet.paper.budget import BUDGETS
 from vrnet.paper.results import Results
 from vrnet.paper.study import Study
 
@@ -38,7 +38,7 @@ def cache(tmp_path_factory):
 
 def make_study(out, cache, reader, budget=BUDGETS["quick"], d=2):
     """A study of small hearts."""
-    hearts = small_phantoms(d)
+    hearts = BUDGETS["quick"].phantoms[d]
     split = lambda name, purpose: prepare_split(hearts, name, purpose, cache, say=reader.say)  # noqa: E731
     return Study(Results(out, hearts.name, budget), split, reader.stage, reader.say, "cpu")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vrnet.paper.budget import BUDGETS, TIMED_SHAPES
+from vrnet.paper.budget import BUDGETS, TIMED_PHANTOMS
 from vrnet.paper.results import Results
 from vrnet.paper.specs import TABLES
 from vrnet.paper.tables import TITLES
@@ -73,14 +73,14 @@ def compare_table(table: Path, folder: Path) -> int:
     return compared
 
 
-def compare_times(table: Path, folder: Path, shapes=TIMED_SHAPES) -> int:
+def compare_times(table: Path, folder: Path, phantoms=TIMED_PHANTOMS) -> int:
     """Hold the table of times against the files they were measured into; return how many times were compared."""
     compared = 0
     for row in read_csv(table):
-        for d, shape in shapes.items():
+        for d, images in phantoms.items():
             for label, device in (("CPU", "cpu"), ("GPU", "cuda")):
                 if row[f"{d}D {label}"]:
-                    size = "x".join(map(str, shape))
+                    size = "x".join(map(str, images.shape))
                     times = [time for time in read_csv(folder / "runtime" / f"{device}.csv") if time["shape"] == size]
                     found = [time["seconds"] for time in times if time["method"].startswith(row["method"])]
                     assert row[f"{d}D {label}"] in [f"{float(seconds):.3g}" for seconds in found]

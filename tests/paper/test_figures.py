@@ -28,7 +28,6 @@ from vrnet.paper.figures import (
     draw_parameterisations,
     field_states,
     motion_in_slice,
-    roughness,
 )
 from vrnet.paper.specs import published_values
 from vrnet.paper.study import Study
@@ -194,17 +193,10 @@ def test_states_begin_with_the_noisy_guess_and_end_with_what_the_cascade_makes_o
     with torch.inference_mode():
         guess = method.model.init(I0, I1, sample.spacing)
         noise = torch.from_numpy(found[0]) - torch.from_numpy(motion_in_slice(guess, guess.shape[-1] // 2))
-        first = guess + torch.randn(guess.shape, generator=torch.Generator().manual_seed(pictures.NOISE_SEED))
+        first = guess + torch.randn(guess.shape, generator=torch.Generator().manual_seed(1))
         last = list(method.model.refine(first, I0, I1, sample.spacing))[-1].v
     assert noise.std().item() == pytest.approx(1.0, abs=0.1)
     np.testing.assert_allclose(found[-1], motion_in_slice(last, last.shape[-1] // 2))
-
-
-def test_roughness_is_the_mean_of_all_slopes():
-    """u = (a x, b y): |∂u| is a, 0, 0 and b."""
-    x, y = np.meshgrid(np.arange(7.0), np.arange(5.0), indexing="ij")
-    assert roughness(np.stack([0.3 * x, -0.5 * y])) == pytest.approx((0.3 + 0.5) / 4)
-    assert roughness(np.ones((2, 4, 4))) == 0
 
 
 def test_a_cut_in_space_shows_the_slice_with_most_of_the_heart():

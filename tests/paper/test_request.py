@@ -9,10 +9,9 @@ from tests.paper.recomputation import compare_table, compare_times, read_csv
 from vrnet.app.arguments import DeviceOptions, SourceOptions
 from vrnet.app.paper import Paper, make_figure, make_table, plan_study
 from vrnet.errors import BadInput
-from vrnet.paper.budget import small_phantoms
+from vrnet.paper.budget import BUDGETS
 from vrnet.paper.figures import ALPHAS, CASCADE_LINES, FIGURES
 from vrnet.paper.specs import TABLES, TIMED_METHODS
-from vrnet.paper.tables import choose_entries
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 
@@ -68,10 +67,9 @@ def test_every_row_of_every_table_can_be_planned_and_built(quick, reader):
     for name, methods in ROWS.items():
         spec = replace(TABLES[name], methods=methods)
         study = plan_study(quick("table", name), spec.data, spec.fallback, reader.stage, reader.say)
-        entries = choose_entries(spec, study.results, 1, {})
-        assert tuple(entries) == spec.methods
-        assert len({study.results.folder(entry) for (entry,) in entries.values()}) == len(spec.methods)
-        for (entry,) in entries.values():
+        entries = [study.results.entry(name) for name in spec.methods]
+        assert len({study.results.folder(entry) for entry in entries}) == len(spec.methods)
+        for entry in entries:
             assert study.d in entry.method.dimensions
 
 
@@ -81,9 +79,8 @@ def test_the_table_of_times_is_made_with_all_its_rows(quick, reader):
     table, written = make_table(asked, reader.stage, reader.say)
     assert tuple(table.methods) == TIMED_METHODS
     assert all(float(table.columns[0].cells[name]) > 0 for name in TIMED_METHODS)
-    shapes = {d: small_phantoms(d).shape for d in (2, 3)}
     assert written[1].name == "runtime_quick.csv"
-    assert compare_times(written[1], asked.out, shapes) >= 2 * len(TIMED_METHODS) - 3
+    assert compare_times(written[1], asked.out, BUDGETS["quick"].phantoms) >= 2 * len(TIMED_METHODS) - 3
 
 
 @pytest.mark.release

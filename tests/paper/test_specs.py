@@ -2,7 +2,6 @@ import csv
 import re
 from importlib.resources import files
 
-import numpy as np
 import pytest
 
 from vrnet.methods.names import parse
@@ -50,9 +49,3 @@ def test_published_tables_are_those_of_the_paper_and_their_rows_are_ours():
     for name, method, column, cell in PRINTED:
         assert published_values(name)[method][column] == Value.parse(cell)
     assert published_values("hippocampus") == {}  # no table of the paper
-
-
-def test_a_value_of_numbers_is_their_mean_and_deviation_without_the_missing():
-    value = Value.over_subjects([6.0, 7.0, np.nan, 9.5], "hd_mean")
-    assert value == Value(22.5 / 3, np.sqrt((1.5**2 + 0.5**2 + 2**2) / 3), 2)
-    assert np.isnan(Value.over_subjects([np.nan], "dice_mean").mean)

@@ -7,7 +7,7 @@ from strain import lost_at_base, measure
 from vrnet import Cine, Grid, Image
 from vrnet.errors import BadInput
 from vrnet.files import write_rows
-from vrnet.paper.strain import METHODS, PANELS, draw_strain
+from vrnet.paper.figures import PANELS, STRAIN_METHODS, draw_strain
 from vrnet.phantom.cycle import cycle
 
 
@@ -59,7 +59,7 @@ def rows_of(method):
 @pytest.fixture
 def drawn(study):
     made = study()
-    for method in METHODS:
+    for method in STRAIN_METHODS:
         path = made.results.out / "strain" / f"{made.data}_{method}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_rows(rows_of(method), path)
@@ -75,7 +75,7 @@ def test_one_box_per_group_and_method_beside_the_healthy_range(drawn):
     figure, numbers = drawn
     ax = figure.axes[0]
     healthy, *boxes = ax.patches
-    assert (healthy.get_y(), healthy.get_y() + healthy.get_height()) == PANELS[0].healthy
+    assert (healthy.get_y(), healthy.get_y() + healthy.get_height()) == PANELS["green_circumferential"][1]
     heights = [box.get_path().vertices[:, 1] for box in boxes]
     np.testing.assert_allclose([(y.min(), y.max()) for y in heights[:2]], [(-19.5, -18.5), (-9.5, -8.5)])
     assert [label.get_text() for label in ax.get_xticklabels()] == list(GROUPS)

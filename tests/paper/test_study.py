@@ -15,7 +15,7 @@ from vrnet.errors import BadInput
 from vrnet.evaluation.split import measure_subject
 from vrnet.files import RECORD, read_rows
 from vrnet.methods.weights import Trained
-from vrnet.paper.budget import BUDGETS, three_times_as_long
+from vrnet.paper.budget import BUDGETS
 from vrnet.paper.results import Results
 from vrnet.paper.specs import TABLES
 from vrnet.paper.study import Study, best_alphas, choose_alphas
@@ -317,7 +317,9 @@ def test_an_averaged_network_has_the_alpha_of_the_plain_one(scored):
 
 def test_a_budget_may_take_the_alphas_that_another_one_chose(scored):
     short = scored.results.budget
-    longer = replace(scored.results, budget=short.changed("longer", three_times_as_long, alphas_of=short))
+    longer = replace(
+        scored.results, budget=short.changed("longer", lambda training: replace(training, steps=9), alphas_of=short)
+    )
     write_chosen(longer)
     table = build_table("initialisation", replace(scored, results=longer), alphas=TRIED)
     assert f'on the validation subjects with the budget "{short.name}", from 0.02' in table.notes[-1]

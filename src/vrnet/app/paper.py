@@ -173,7 +173,7 @@ def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: 
     source, budget, d = asked.source_options.source(asked.data), asked.chosen_budget, DIMENSIONS[own]
     split: PrepareSplit
     if budget.phantoms is not None:
-        phantoms = budget.phantoms(d)
+        phantoms = budget.phantoms[d]
         name = phantoms.name
         split = partial(prepare_split, phantoms, cache=source.cache, say=say)
     else:

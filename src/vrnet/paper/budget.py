@@ -13,9 +13,8 @@ from vrnet.training.settings import IN_SPACE, PRESETS, Augmentation, Training
 
 DIMENSIONS = {"acdc": 2, "ukbb": 2, "phantom": 2, "hippocampus": 3, "cmr3d": 3, "acdc3d": 3, "phantom3d": 3}
 """The dimension of each data set that tables are made of."""
-TIMED_SHAPES = {2: (160, 160), 3: (128, 128, 96)}
-"""The shape, by dimension, of the images that methods are timed on: the paper's."""
-TIMED_SPACINGS_MM = {2: 1.8, 3: 1.2}
+TIMED_PHANTOMS = {2: Phantoms(shape=(160, 160), spacing=1.8), 3: Phantoms(shape=(128, 128, 96), spacing=1.2)}
+"""By dimension, images of the paper's shapes, on which methods are timed."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class Budget:
     name: str
     widths: Mapping[int, int | None]
     training: Mapping[str, Training]
-    phantoms: Callable[[int], Phantoms] | None = None
-    """Given a dimension, the phantoms that replace every data set of that dimension, if any do."""
+    phantoms: Mapping[int, Phantoms] | None = None
+    """By dimension, the phantoms that replace every data set of that dimension, if any do."""
     replaced_methods: Mapping[str, Method] = field(default_factory=dict)
     """Methods that have other parameters here than the tuned ones, by the names that tables give them."""
     trained_as: Mapping[str, Purpose] = field(default_factory=dict)
@@ -54,16 +53,9 @@ class Budget:
 
     def settings(self, method: Trainable, data: str, alpha: float | None, seed: int) -> Training:
         """How the method is trained on the data; a method whose loss has its own α, such as Siamese, keeps that."""
+        chosen = alpha if method.loss.alpha is None else method.loss.alpha
         settings = replace(self.training[data], seed=seed)
-        if method.loss.alpha is not None:
-            return replace(settings, alpha=method.loss.alpha)
-        return settings if alpha is None else replace(settings, alpha=alpha)
-
-
-def small_phantoms(d: int) -> Phantoms:
-    """Six hearts of few voxels, in d dimensions."""
-    shape, spacing = {2: ((48, 48), 6.0), 3: ((16, 16, 16), 9.0)}[d]
-    return Phantoms("phantom" if d == 2 else "phantom3d", shape, spacing, {"train": 2, "val": 1, "test": 3})
+        return settings if chosen is None else replace(settings, alpha=chosen)
 
 
 UNFLIPPED = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, translation=0.05)
@@ -71,22 +63,14 @@ UNFLIPPED = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, transla
 SHORT_2D = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
 SHORT_3D = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=UNFLIPPED, validate_every=500)
 SHORT_STACKS = replace(SHORT_3D, steps=1_500, batch=2, alpha=0.1, validate_every=1_500)
-CONSISTENT_STACKS = replace(PRESETS["consistent"], batch=2, augmentation=UNFLIPPED, validate_every=3_000)
 SHORT_ACROSS_SUBJECTS = Training(
     steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500
 )
-TWO_STEPS = Training(steps=2, batch=1, rate=1e-3, validate_every=2)
-FIVE_ITERATIONS: dict[str, Method] = {
-    "FFD": FFD(spacing=40.0, levels=1, iterations=5),
-    "Demons": Demons(iterations=(5,)),
-    "SyN": SyN(iterations=(5,)),
-}
 PRESET = {
     **{name: PRESETS[name] for name in ("acdc", "ukbb", "cmr3d", "hippocampus")},
     **{"phantom": PRESETS["acdc"], "acdc3d": PRESETS["cmr3d"], "phantom3d": PRESETS["cmr3d"]},
 }
 """Each data set by its own preset."""
-THREE_SLICES: dict[str, Purpose] = {"acdc": "evaluation"}
 SHORT = Budget(
     "short",
     {2: 16, 3: 8},
@@ -103,15 +87,28 @@ CONSISTENT = Budget(
     {
         **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
         **dict.fromkeys(("cmr3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
-        "acdc3d": CONSISTENT_STACKS,
+        "acdc3d": replace(PRESETS["consistent"], batch=2, augmentation=UNFLIPPED, validate_every=3_000),
         "hippocampus": replace(PRESETS["hippocampus-consistent"], validate_every=4_000),
     },
 )
-
-
-def three_times_as_long(training: Training) -> Training:
-    """The same training with three times the steps, validated at its end."""
-    return replace(training, steps=3 * training.steps, validate_every=3 * training.steps)
+AUGMENTED = Budget("augmented", {2: None, 3: None}, PRESET, trained_as={"acdc": "evaluation"})
+AS_PUBLISHED = replace(
+    AUGMENTED,
+    name="paper",
+    training=PRESET | {data: replace(PRESET[data], augmentation=None) for data in PRESET if data != "hippocampus"},
+)
+WHOLE_CYCLES: dict[str, Any] = {"trained_as": {}, "data_sets": {"acdc": "acdc-cycles"}}
+QUICK = Budget(
+    "quick",
+    {2: 2, 3: 2},
+    dict.fromkeys(DIMENSIONS, Training(steps=2, batch=1, rate=1e-3, validate_every=2)),
+    {
+        2: Phantoms("phantom", (48, 48), 6.0, {"train": 2, "val": 1, "test": 3}),
+        3: Phantoms("phantom3d", (16, 16, 16), 9.0, {"train": 2, "val": 1, "test": 3}),
+    },
+    {"FFD": FFD(spacing=40.0, levels=1, iterations=5), "Demons": Demons(iterations=(5,)), "SyN": SyN(iterations=(5,))},
+    timing_seconds=0.0,
+)
 
 
 def to_the_last_step(training: Training) -> Training:
@@ -119,14 +116,6 @@ def to_the_last_step(training: Training) -> Training:
     return replace(training, validate_every=training.steps)
 
 
-AS_PUBLISHED = Budget(
-    "paper",
-    {2: None, 3: None},
-    {data: own if data == "hippocampus" else replace(own, augmentation=None) for data, own in PRESET.items()},
-    trained_as=THREE_SLICES,
-)
-AUGMENTED = Budget("augmented", {2: None, 3: None}, PRESET, trained_as=THREE_SLICES)
-WHOLE_CYCLES: dict[str, Any] = {"trained_as": {}, "data_sets": {"acdc": "acdc-cycles"}}
 BUDGETS = {
     "paper": AS_PUBLISHED,
     "augmented": AUGMENTED,
@@ -135,9 +124,11 @@ BUDGETS = {
     "short": SHORT,
     "central": SHORT.changed("central", lambda training: replace(training, smoothness="CentralDiffusion")),
     "consistent": CONSISTENT,
-    "long": CONSISTENT.changed("long", three_times_as_long, alphas_of=CONSISTENT),
-    "quick": Budget(
-        "quick", {2: 2, 3: 2}, dict.fromkeys(DIMENSIONS, TWO_STEPS), small_phantoms, FIVE_ITERATIONS, timing_seconds=0.0
+    "long": CONSISTENT.changed(
+        "long",
+        lambda training: replace(training, steps=3 * training.steps, validate_every=3 * training.steps),
+        alphas_of=CONSISTENT,
     ),
+    "quick": QUICK,
 }
 """By name, as `vrnet paper --budget` describes them."""

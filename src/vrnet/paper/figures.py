@@ -1,6 +1,6 @@
 """The paper's figures. Each is drawn from numbers, which are written beside it as a CSV file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -10,14 +10,14 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.protocols import Sample
+from vrnet.errors import BadInput, counted
 from vrnet.fields.calculus import warp, warp_labels
-from vrnet.files import Row, write_json
+from vrnet.files import Row, exists, read_json, read_rows, write_json
 from vrnet.methods.method import Method
 from vrnet.methods.names import missing_package, parse
 from vrnet.networks.denoisers import Noise
-from vrnet.paper.results import COUNTS, Entry, Results
+from vrnet.paper.results import Entry, Results
 from vrnet.paper.specs import RC_NETS, published_values
-from vrnet.paper.strain import draw_strain
 from vrnet.paper.study import Study, best_alphas
 from vrnet.paper.tables import measure_title
 from vrnet.report.drawing import label_colours, motion_colours
@@ -39,10 +39,8 @@ COMPARED_METHODS = {
 ROWS = ("warped", "its mask, fixed outlined", "displacement", "grid", "Jacobian, folds green", "difference from fixed")
 """What the column of a method shows."""
 INPUT_ROWS = ("fixed", "its mask", "moving", "its mask", "", "difference before")
-"""What the first column shows."""
 NOISE_VOXELS = 1.0
 """Standard deviation of the noise that is added to a guess."""
-NOISE_SEED = 1
 
 
 class RegisteredSlice(NamedTuple):
@@ -135,13 +133,15 @@ def show_mask(ax: "Axes", labels: ndarray, truth: ndarray | None = None) -> None
 
 
 def draw_denoising(study: Study) -> "tuple[Figure, list[Row]]":
-    """The field after each cascade of R-L2-6x1, from a noisy start: its own guess with noise added, and noise alone."""
+    """The field after each cascade of R-L2-6x1, from a noisy start: its own guess with noise added, and noise alone.
+
+    The numbers are the mean |∇u| of each field, in voxels per voxel."""
     names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
     sample, methods = study.test.samples[0], study.methods([study.results.entry(name) for name in names])
     found = {name: field_states(method, sample) for name, method in zip(names, methods, strict=True)}
-    count = len(next(iter(found.values())))
-    title = f"{study.data}, {sample.name}: the field after each cascade"
-    figure, axes = new_grid(2 * len(found), count, 2.25, title)
+    count = len(found[names[0]])
+    figure, axes = new_grid(2 * len(found), count, 2.25, f"{study.data}, {sample.name}: the field after each cascade")
+    numbers: list[Row] = []
     for place, (name, states) in enumerate(found.items()):
         scale = float(np.abs(states[-1]).max()) or 1.0
         for k, u in enumerate(states):
@@ -150,12 +150,9 @@ def draw_denoising(study: Study) -> "tuple[Figure, list[Row]]":
             above.set_title("start" if k == 0 else f"cascade {k}", fontsize=9)
             show_grid(below, u)
             below.set_title("")
+            roughness = float(np.mean([np.abs(np.diff(u, axis=axis)).mean() for axis in (1, 2)]))
+            numbers.append({"method": name, "cascade": k, "roughness": roughness})
         axes[2 * place, 0].set_ylabel(name)
-    numbers = [
-        {"method": name, "cascade": k, "roughness": roughness(u)}
-        for name, states in found.items()
-        for k, u in enumerate(states)
-    ]
     return figure, numbers
 
 
@@ -167,15 +164,12 @@ def field_states(method: Method, sample: Sample) -> list[ndarray]:
     with torch.inference_mode():
         first = model.init(I0, I1, sample.spacing)
         if not isinstance(model.init, Noise):
-            first = first + NOISE_VOXELS * torch.randn(first.shape, generator=torch.Generator().manual_seed(NOISE_SEED))
+            first = first + NOISE_VOXELS * torch.randn(first.shape, generator=torch.Generator().manual_seed(1))
         after = [state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh]
     return [motion_in_slice(v, first.shape[-1] // 2) for v in (first, *after)]
 
 
-def roughness(u: ndarray) -> float:
-    """Mean |∇u|, in voxels per voxel."""
-    return float(np.mean([np.abs(np.diff(u, axis=axis)).mean() for axis in (1, 2)]))
-
+# The figures of numbers: of methods, α, cascades and subjects to train on.
 
 ALPHAS = {2: (0.0, 0.005, 0.05, 0.1, 0.5), 3: (0.0, 0.005, 0.02, 0.1, 0.4)}
 ALPHA_METHODS = {2: ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1"), 3: ("C-L1-2x1",)}
@@ -201,9 +195,9 @@ CASCADE_LINES = {
 def draw_parameterisations(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice by structure of R-L2-6x1: one set of weights for all its steps (Θ1), or one for each (Θ2)."""
     groups = measure_methods(study, {"Θ1": "R-L2-6x1-Θ1", "Θ2": "R-L2-6x1"})
-    figure, axes = new_figure(1)
-    draw_boxes(axes[0], groups, "dice")
-    axes[0].set_title(f"R-L2-6x1 on {study.data}: shared weights (Θ1) and own (Θ2)")
+    figure, (ax,) = new_figure(1)
+    draw_structures(ax, groups, "dice")
+    ax.set_title(f"R-L2-6x1 on {study.data}: shared weights (Θ1) and own (Θ2)")
     return figure, [{"method": label, **row} for label, rows in groups.items() for row in rows]
 
 
@@ -211,8 +205,8 @@ def draw_boxplots(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice and Hausdorff distance by method and structure."""
     groups = measure_methods(study, {name: name for name in BOX_METHODS[study.d]})
     figure, axes = new_figure(2, width=14.0)
-    draw_boxes(axes[0], groups, "dice")
-    draw_boxes(axes[1], groups, "hd")
+    draw_structures(axes[0], groups, "dice")
+    draw_structures(axes[1], groups, "hd")
     axes[0].set_title(f"{study.data}: {len(next(iter(groups.values())))} test subjects")
     return figure, [{"method": label, **row} for label, rows in groups.items() for row in rows]
 
@@ -267,11 +261,15 @@ def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
 
 def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice on test subjects against the number of subjects that a network was trained on."""
-    total = study.results.training_count
-    entries = {} if total is None else efficiency_entries(study.results, total)
+    path, entries = study.results.out / study.data / "subjects.json", {}
+    try:
+        if exists(path):
+            entries = efficiency_entries(study.results, int(read_json(path)["train"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadInput(f"{path} is damaged: restore it, or remove it and give the images") from error
     if not entries or not all(study.results.has(group[0]) for group in entries.values()):
         total = len(study.split("train", "training").names)
-        write_json({"train": total}, study.results.out / study.data / COUNTS)  # for those who have no images
+        write_json({"train": total}, path)  # for those who have no images
         entries = efficiency_entries(study.results, total)
     study.complete(list(chain.from_iterable(entries.values())))
     numbers: list[Row] = []
@@ -301,18 +299,6 @@ def efficiency_entries(results: Results, total: int) -> dict[tuple[str, int], li
     }
 
 
-FIGURES: "dict[str, Callable[[Study], tuple[Figure, list[Row]]]]" = {
-    "parameterisations": draw_parameterisations,
-    "alpha": draw_alpha,
-    "cascades": draw_cascades,
-    "efficiency": draw_efficiency,
-    "visual": draw_comparison,
-    "boxplots": draw_boxplots,
-    "denoising": draw_denoising,
-    "strain": draw_strain,
-}
-
-
 def measure_methods(study: Study, methods: dict[str, str]) -> dict[str, list[Row]]:
     """{label: one row per subject} of {label: method}, the mean over the seeds that are there.
 
@@ -338,20 +324,102 @@ def new_figure(rows: int, width: float = 7.0) -> "tuple[Figure, list[Axes]]":
     return figure, list(np.atleast_1d(figure.subplots(rows)))
 
 
-def draw_boxes(ax: "Axes", groups: dict[str, list[Row]], kind: str) -> None:
-    """A box for each structure and each method, side by side; the line is the median, the mark the mean."""
+def draw_structures(ax: "Axes", groups: Mapping[str, Sequence[Row]], kind: str) -> None:
+    """Boxes of Dice or of Hausdorff distance for each structure and each method."""
     columns = [column for column in next(iter(groups.values()))[0] if column.startswith(f"{kind}_")]
-    width = 0.8 / len(groups)
-    for number, (label, rows) in enumerate(groups.items()):
-        values = [[row[c] for row in rows if not np.isnan(row[c])] for c in columns]
-        places = [k + (number - (len(groups) - 1) / 2) * width for k in range(len(columns))]
+    values = {
+        label: [[row[c] for row in rows if not np.isnan(row[c])] for c in columns] for label, rows in groups.items()
+    }
+    draw_boxes(ax, values, [measure_title(c).split(" ", 1)[1] for c in columns])
+    ax.set_ylabel({"dice": "Dice", "hd": "Hausdorff distance, mm"}[kind])
+    ax.legend(fontsize=8, ncols=min(len(groups), 5))
+
+
+def draw_boxes(
+    ax: "Axes", values: Mapping[str, Sequence[Sequence[float]]], places: Sequence[str], mark_size: int = 3
+) -> None:
+    """A box for each place and each label, side by side; the line is the median, the mark the mean."""
+    width = 0.8 / len(values)
+    for number, (label, groups) in enumerate(values.items()):
         drawn = ax.boxplot(
-            values, positions=places, widths=0.9 * width, showmeans=True, patch_artist=True, label=label,
-            medianprops={"color": "black"}, meanprops={"markersize": 3, "markerfacecolor": "white"},
-            flierprops={"markersize": 2},
+            groups, positions=[k + (number - (len(values) - 1) / 2) * width for k in range(len(places))],
+            widths=0.9 * width, showmeans=True, patch_artist=True, label=label, medianprops={"color": "black"},
+            meanprops={"markersize": mark_size, "markerfacecolor": "white"}, flierprops={"markersize": mark_size - 1},
         )  # fmt: skip
         for box in drawn["boxes"]:
             box.set_facecolor(f"C{number}")
-    ax.set_xticks(range(len(columns)), [measure_title(c).split(" ", 1)[1] for c in columns])
-    ax.set_ylabel({"dice": "Dice", "hd": "Hausdorff distance, mm"}[kind])
-    ax.legend(fontsize=8, ncols=min(len(groups), 5))
+    ax.set_xticks(range(len(places)), places)
+
+
+# The figure of strain from end-diastole to end-systole, drawn from what benchmarks/strain.py measured.
+
+STRAIN_METHODS = "short-axis-cine", "TV-L1"
+PANELS = {
+    "green_circumferential": ("circumferential Green strain, %", (-20.0, -16.0)),
+    "green_radial": ("radial Green strain, %", (19.0, 41.0)),
+}
+"""{measure: (title, range of healthy adults)}: -18 ± 2, and 25 to 35 ± 6, over packages and definitions, which differ
+by several points."""
+
+
+def draw_strain(study: Study) -> "tuple[Figure, list[Row]]":
+    """Boxes of strain at end-systole by pathology, a colour per method; and Bland and Altman's plot of the EF."""
+    from matplotlib.figure import Figure
+
+    groups = {}
+    for method in STRAIN_METHODS:
+        path = study.results.out / "strain" / f"{study.data}_{method}.csv"
+        if not path.exists():
+            raise BadInput(f"no strain of {study.data} is measured yet: run benchmarks/strain.py, which writes {path}")
+        texts = "subject", "group", "split", "method"
+        groups[method] = [
+            {key: text if key in texts else float(text or "nan") for key, text in row.items()}
+            for row in read_rows(path, "one row per subject")
+        ]
+    figure = Figure(figsize=(15, 4.8), layout="constrained")
+    *boxes, last = figure.subplots(1, len(PANELS) + 1)
+    pathologies = list(dict.fromkeys(row["group"] for rows in groups.values() for row in rows))
+    for ax, (measure, (title, healthy)) in zip(boxes, PANELS.items(), strict=True):
+        values = {
+            method: [[row[measure] for row in rows if row["group"] == name] for name in pathologies]
+            for method, rows in groups.items()
+        }
+        ax.axhspan(*healthy, color="C2", alpha=0.15, label="about healthy adults")
+        draw_boxes(ax, values, pathologies, mark_size=4)
+        ax.set_title(title)
+        ax.legend(fontsize=8)
+    draw_agreement(last, groups)
+    count = len(groups[STRAIN_METHODS[0]])
+    figure.suptitle(f"{study.data}, {counted(count, 'subject')}: end-diastole to end-systole, as a cine of two frames")
+    return figure, [row for rows in groups.values() for row in rows]
+
+
+def draw_agreement(ax: "Axes", groups: dict[str, list[Row]]) -> None:
+    """Differences of the ejection fractions against their means, with bias and limits of agreement. Rings are hearts
+    whose labels at end-systole lack a basal slice, which no motion within slices can show."""
+    ring: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 9, "markerfacecolor": "none"}
+    for number, (method, rows) in enumerate(groups.items()):
+        tracked, labelled = (np.array([row[f"ejection_{way}"] for row in rows]) for way in ("tracked", "labels"))
+        mean, difference, colour = (tracked + labelled) / 2, tracked - labelled, f"C{number}"
+        bias, spread = difference.mean(), 1.96 * difference.std(ddof=1)
+        text = f"{method}: {bias:+.1f} ({bias - spread:.1f} to {bias + spread:.1f})"
+        ax.plot(mean, difference, "o", markersize=4, alpha=0.7, color=colour, label=text)
+        for value, line in ((bias, "-"), (bias - spread, "--"), (bias + spread, "--")):
+            ax.axhline(value, color=colour, linestyle=line, linewidth=1)
+        lost = [row.get("lost_at_base_percent", 0.0) > 0 for row in rows]
+        ax.plot(mean[lost], difference[lost], color=colour, **ring)
+    ax.plot([], color="0.4", label="labels lack a basal slice at end-systole", **ring)
+    ax.set(title="EF by tracked labels − by labels, points", xlabel="mean of both, %")
+    ax.legend(fontsize=8, title="bias (limits of agreement)")
+
+
+FIGURES: "dict[str, Callable[[Study], tuple[Figure, list[Row]]]]" = {
+    "parameterisations": draw_parameterisations,
+    "alpha": draw_alpha,
+    "cascades": draw_cascades,
+    "efficiency": draw_efficiency,
+    "visual": draw_comparison,
+    "boxplots": draw_boxplots,
+    "denoising": draw_denoising,
+    "strain": draw_strain,
+}

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -39,8 +38,6 @@ RUN_COLUMNS = "protocol", "run", "method", "alpha", "seed"
 OF_THE_RUN = "evaluation", "fit", "validations"
 """What configs.jsonl has beside config.json: of summary.json, how it was measured; of the training, its config.json and
 what was validated."""
-COUNTS = "subjects.json"
-"""In the folder of a data set: how many subjects networks are trained on, where none of them is left out."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,6 @@ class Results:
 
     @property
     def d(self) -> int:
-        """The dimension of the images."""
         return DIMENSIONS[self.data]
 
     def entry(self, name: str, alpha: float | None = None, seed: int = 0, subjects: int | None = None) -> Entry:
@@ -130,13 +126,10 @@ class Results:
         self, name: str, alpha: float | None = None, at_least: int = 1, subjects: int | None = None
     ) -> list[Entry]:
         """The method with seeds 0, 1, ...: as many as are measured, and at least as many as asked for."""
-        first = self.entry(name, alpha, subjects=subjects)
-        if first.training is None:
-            return [first]
-        entries = [first]
-        for seed in count(1):
-            entry = self.entry(name, alpha, seed, subjects)
-            if seed >= at_least and not self.has(entry):
+        entries = [self.entry(name, alpha, subjects=subjects)]
+        while entries[0].training is not None:
+            entry = self.entry(name, alpha, len(entries), subjects)
+            if len(entries) >= at_least and not self.has(entry):
                 break
             entries.append(entry)
         return entries
@@ -154,15 +147,6 @@ class Results:
         """Where the training of an entry is."""
         return self.folder(replace(entry, is_averaged=False)) / RUN
 
-    @property
-    def training_count(self) -> int | None:
-        """How many subjects there are to train on, if that was kept; BadInput if the file is damaged."""
-        path = self.out / self.data / COUNTS
-        try:
-            return int(read_json(path)["train"]) if exists(path) else None
-        except (ValueError, TypeError, KeyError) as error:
-            raise BadInput(f"{path} is damaged: restore it, or remove it and give the images") from error
-
     def _collected(self, entry: Entry) -> Run | None:
         return read_runs(self.out / self.data).get((self.protocol(entry), entry.folder_name))
 
@@ -178,8 +162,8 @@ class Results:
             return found
         with self._reading(entry):
             config = read_json(folder / CONFIG)
-            if missing := {"method", "subjects", "hardware", "versions", "settings"} - set(config):
-                raise ValueError(f"{CONFIG} lacks {missing}")
+            if not {"method", "subjects", "hardware", "versions", "settings"} <= set(config):
+                raise ValueError("it says too little")
             return Run(config, read_rows(folder / METRICS, "one row per subject"))
 
     def config(self, entry: Entry) -> dict[str, Any]:
@@ -224,11 +208,6 @@ class Results:
         if entry.training is None or not ((folder / WEIGHTS).is_file() and (folder / METRICS).is_file()):
             return False
         return self.validations(entry)[-1]["step"] == entry.training.steps
-
-    def check_subjects(self, entry: Entry, names: list[str]) -> None:
-        """BadInput where the entry was measured on other subjects than these."""
-        if self.has(entry) and self.config(entry)["subjects"] != names:
-            raise BadInput(f"{self.folder(entry)} was measured on other subjects: remove it, or choose another `out`")
 
     def check_settings(self, entry: Entry) -> None:
         """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""

@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from vrnet.files import read_rows
 from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.vrnet import PAPER
@@ -17,7 +15,6 @@ NETWORKS_3D = (
 )  # fmt: skip
 HALF_2D = ("4xRC-Net-half-w32", "D-L2-3x1-half-w32")
 HALF_3D = ("4xRC-Net-half-w16", "D-L2-3x1-half-w16")
-WITHOUT_A_PART = ("{}-L2-3x1", "{}-none-3x1", "{}-L2-3x1-frozen", "{}-L2-3x1(theta=1.0)", "{}-L2-3x1-released")
 OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
 
 
@@ -45,7 +42,11 @@ TABLES = {
     "parts": TableSpec(
         "What the parts of image-aware VR-Nets bring",
         "acdc",
-        tuple(name.format(denoiser) for denoiser in "CD" for name in WITHOUT_A_PART),
+        tuple(
+            f"{denoiser}-{part}"
+            for denoiser in "CD"
+            for part in ("L2-3x1", "none-3x1", "L2-3x1-frozen", "L2-3x1(theta=1.0)", "L2-3x1-released")
+        ),
         measures=OVERLAP,
     ),
     "initialisation": TableSpec(
@@ -146,12 +147,6 @@ class Value:
             raise ValueError(f'"{text}" is not a mean and a standard deviation')
         mean, std = found.groups()
         return cls(float(mean), None if std is None else float(std), len(mean.split(".")[1]))
-
-    @classmethod
-    def over_subjects(cls, numbers: list[float], measure: str) -> "Value":
-        """Mean and standard deviation of the numbers that are not NaN, to the decimals of the measure."""
-        present = [x for x in numbers if not np.isnan(x)] or [np.nan]
-        return cls(float(np.mean(present)), float(np.std(present)), DECIMALS.get(measure.split("_")[0], 3))
 
 
 PublishedValues = dict[str, dict[str, Value]]

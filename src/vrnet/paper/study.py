@@ -40,12 +40,10 @@ class Study:
 
     @property
     def data(self) -> str:
-        """The name of the data set."""
         return self.results.data
 
     @property
     def d(self) -> int:
-        """The dimension of the images."""
         return self.results.d
 
     @cached_property
@@ -73,12 +71,13 @@ class Study:
         done, others = len(entries) - len(missing), ", ".join(entry.folder_name for entry in missing)
         self.say(f"{done} of {len(entries)} on {self.data} are measured already; not yet: {others}.")
         for entry in entries:
-            self.results.check_subjects(entry, self.test.names)
+            if self.results.has(entry) and self.results.config(entry)["subjects"] != self.test.names:
+                folder = self.results.folder(entry)
+                raise BadInput(f"{folder} was measured on other subjects: remove it, or choose another `out`")
         for entry in missing:
             if entry.is_averaged and entry.training is not None and not entry.training.mirrors:
                 raise without_flips(entry.method)
-            package = missing_package(entry.method)
-            if package:
+            if package := missing_package(entry.method):
                 install = how_to_install("baselines")
                 raise BadInput(f"{entry.method} needs {package}, which is not installed: {install}")
         if self._untrained(missing):
@@ -142,9 +141,7 @@ class Study:
         return parse_method("default", self.results.run_folder(entry) / WEIGHTS, average=entry.is_averaged).pin()
 
     def _measure(self, entry: Entry) -> None:
-        """Measure the method on every test subject, and write what the numbers depend on last: then it is measured.
-
-        What was kept of each subject so far goes then."""
+        """Measure the method on every test subject, and write what the numbers depend on last: then it is measured."""
         folder, device = self.results.folder(entry), "cpu" if entry.training is None else self.device
         choice = self._choose(entry)
         summary = evaluate_split(self.stage, choice, self.test, folder, device, jobs=self.jobs, say=self.say)
@@ -179,13 +176,13 @@ class Study:
 def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -> dict[str, float]:
     """{method: the α of highest Dice on validation}, of those that are trained and have no α of their own."""
     results = deciding(study.results)
+    budget, scores = results.budget.name, read_scores(results)
     tried = {
         name: [results.entry(without_average(name), alpha=alpha) for alpha in alphas]
         for name in names
         if has_choice(results.entry(name))
     }
-    found = read_scores(results)
-    missing = dict.fromkeys(each for group in tried.values() for each in group if each.folder_name not in found)
+    missing = dict.fromkeys(e for group in tried.values() for e in group if (budget, e.folder_name) not in scores)
     if missing:
         waiting = ", ".join(entry.folder_name for entry in missing)
         study.say(f"α is chosen by training on {study.data}; not trained yet: {waiting}.")
@@ -193,13 +190,11 @@ def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -
         best = best_row(results.validations(entry))
         if "val_dice" not in best:
             raise BadInput(f"the validation subjects of {results.data} have no labels, by which α could be chosen")
-        row: Row = {"protocol": results.budget.name, "entry": entry.folder_name, "method": str(entry.method)}
+        row: Row = {"protocol": budget, "entry": entry.folder_name, "method": str(entry.method)}
         row |= {"alpha": cast(Training, entry.training).alpha, "val_dice": round(best["val_dice"], 5)}
-        found[entry.folder_name] = row
-        rows = [row for row in read_kept(results) if row["protocol"] != results.budget.name] + list(found.values())
-        rows.sort(key=lambda row: (row["protocol"], row["entry"]))
-        write_rows(rows, results.out / results.data / SCORES)
-    return {name: best_alpha(found[entry.folder_name] for entry in group) for name, group in tried.items()}
+        scores = read_scores(results) | {(budget, entry.folder_name): row}  # others may have written meanwhile
+        write_rows([scores[key] for key in sorted(scores)], results.out / results.data / SCORES)
+    return {name: best_alpha(scores[budget, entry.folder_name] for entry in group) for name, group in tried.items()}
 
 
 def deciding(results: Results) -> Results:
@@ -220,32 +215,36 @@ def best_alpha(scores: Iterable[Row]) -> float:
 def tried_by_all(results: Results, names: Sequence[str]) -> tuple[float, ...]:
     """The α, rising, that scores are kept of for each method that has a choice; none where they leave no choice."""
     results = deciding(results)
-    scores, choosing = read_scores(results), [name for name in names if has_choice(results.entry(name))]
+    scores = {score["entry"]: score["alpha"] for score in own_scores(results)}
+    choosing = [without_average(name) for name in names if has_choice(results.entry(name))]
     found = [
         alpha
-        for alpha in sorted({score["alpha"] for score in scores.values()})
-        if all(results.entry(without_average(name), alpha=alpha).folder_name in scores for name in choosing)
+        for alpha in sorted(set(scores.values()))
+        if all(results.entry(name, alpha=alpha).folder_name in scores for name in choosing)
     ]
     return tuple(found) if choosing and len(found) > 1 else ()
 
 
 def best_alphas(results: Results) -> dict[str, float]:
     """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
-    scores = read_scores(deciding(results)).values()
+    scores = own_scores(deciding(results))
     names = {score["method"] for score in scores}
     return {name: best_alpha(score for score in scores if score["method"] == name) for name in names}
 
 
-def read_scores(results: Results) -> dict[str, Row]:
-    """{folder name of an entry: its row of alphas.csv}, of this budget; empty where nothing is kept."""
-    return {row["entry"]: row for row in read_kept(results) if row["protocol"] == results.budget.name}
+def own_scores(results: Results) -> list[Row]:
+    """The rows of alphas.csv that are of this budget."""
+    return [score for score in read_scores(results).values() if score["protocol"] == results.budget.name]
 
 
-def read_kept(results: Results) -> list[Row]:
-    """The rows of alphas.csv, of every budget."""
+def read_scores(results: Results) -> dict[tuple[str, str], Row]:
+    """{(budget, folder name of an entry): its row of alphas.csv}; empty where nothing is kept."""
     path = results.out / results.data / SCORES
     rows = read_rows(path, "columns protocol, entry, method, alpha and val_dice") if exists(path) else []
     try:
-        return [row | {key: float(row[key]) for key in ("alpha", "val_dice")} for row in rows]
+        return {
+            (row["protocol"], row["entry"]): row | {key: float(row[key]) for key in ("alpha", "val_dice")}
+            for row in rows
+        }
     except (KeyError, ValueError) as error:
         raise BadInput(f"{path} is damaged: restore it, or remove it, and α is chosen again") from error

@@ -13,18 +13,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, synchronise
+from vrnet.data.dataset import Phantoms
+from vrnet.devices import capture_graph, channels_last, describe_device, synchronise, threads_for
 from vrnet.errors import BadInput, Stage, counted, shape_text, warn_of_input
 from vrnet.files import Row, columns_of, csv_text, exists, read_rows, write_bytes, write_rows
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
 from vrnet.paper import specs
-from vrnet.paper.budget import BUDGETS, TIMED_SHAPES, TIMED_SPACINGS_MM, Budget
+from vrnet.paper.budget import BUDGETS, TIMED_PHANTOMS, Budget
 from vrnet.paper.results import Entry, Results, file_name
 from vrnet.paper.specs import TableSpec, Value, published_values
 from vrnet.paper.study import Study, choose_alphas, has_choice, tried_by_all
-from vrnet.phantom import phantom
+from vrnet.phantom import Phantom, phantom
 from vrnet.provenance import versions
+from vrnet.training.settings import Training
 
 # A table as it is printed: in Markdown, LaTeX and CSV.
 
@@ -135,8 +137,7 @@ TITLES = {
     "end_point_error_mm": "EPE mm",
 }
 LOWER_IS_BETTER = ("hd", "end")
-HAS_A_BEST = ("dice", *LOWER_IS_BETTER)
-"""How the measures begin whose best value is bold."""
+"""How the measures begin whose lowest value is bold; of Dice it is the highest, and of others none."""
 PUBLISHED_ON_PAGES = ("dice_mean", "hd_mean", "folding_percent", "jacobian_gradient")
 """The published measures that a page has room for; the CSV file has all."""
 RowsByMethod = Mapping[str, Sequence[Row]]
@@ -153,35 +154,34 @@ def measure_columns(rows: RowsByMethod, measures: Sequence[str]) -> list[Column]
     """Mean and standard deviation over subjects, the best in bold."""
     columns = []
     for measure in measures:
-        cells = {name: Value.over_subjects([row[measure] for row in group], measure) for name, group in rows.items()}
+        cells, decimals = {}, specs.DECIMALS.get(measure.split("_")[0], 3)
+        for name, group in rows.items():
+            present = [row[measure] for row in group if not np.isnan(row[measure])] or [np.nan]
+            cells[name] = Value(float(np.mean(present)), float(np.std(present)), decimals)
         means, best = {name: value.mean for name, value in cells.items() if not np.isnan(value.mean)}, None
-        if means and measure.startswith(HAS_A_BEST):
+        if means and measure.startswith(("dice", *LOWER_IS_BETTER)):
             best = (min if measure.startswith(LOWER_IS_BETTER) else max)(means, key=means.__getitem__)
         columns.append(Column(measure_title(measure), cells, best))
     return columns
 
 
 def significance_columns(rows: RowsByMethod, repeated: Sequence[str] = ()) -> list[Column]:
-    """p of Wilcoxon's signed-rank test, in Dice and HD, of each method against the one of highest Dice, corrected for
-    how many methods are tested. Subjects whose images are those of another one are left out."""
-    best = max(rows, key=lambda method: np.nanmean([row["dice_mean"] for row in rows[method]]))
-    others = {method: subjects for method, subjects in rows.items() if method != best}
-    columns = []
-    for title, measure in (("p Dice", "dice_mean"), ("p HD", "hd_mean")):
-        found = {method: p_value(subjects, rows[best], measure, repeated) for method, subjects in others.items()}
-        corrected = holm({method: p for method, p in found.items() if p is not None})
-        columns.append(Column(title, {method: f"{p:.1g}" for method, p in corrected.items()}))
-    return columns
-
-
-def p_value(ours: Sequence[Row], theirs: Sequence[Row], measure: str, repeated: Sequence[str] = ()) -> float | None:
-    """Two-sided p over the subjects whose values differ; None if there are none."""
+    """p of Wilcoxon's two-sided signed-rank test, in Dice and HD, of each method against the one of highest Dice, over
+    the subjects whose values differ; corrected for how many methods are tested. Subjects whose images are those of
+    another one are left out."""
     from scipy.stats import wilcoxon
 
-    by_subject = {row["subject"]: row[measure] for row in theirs}
-    differences = [row[measure] - by_subject[row["subject"]] for row in ours if row["subject"] not in repeated]
-    nonzero = [x for x in differences if x != 0 and not np.isnan(x)]
-    return float(wilcoxon(nonzero).pvalue) if nonzero else None
+    best = max(rows, key=lambda method: np.nanmean([row["dice_mean"] for row in rows[method]]))
+    columns = []
+    for title, measure in (("p Dice", "dice_mean"), ("p HD", "hd_mean")):
+        found, theirs = {}, {row["subject"]: row[measure] for row in rows[best]}
+        for method, ours in rows.items():
+            differences = [row[measure] - theirs[row["subject"]] for row in ours if row["subject"] not in repeated]
+            nonzero = [x for x in differences if x != 0 and not np.isnan(x)]
+            if nonzero:  # not so of the best method
+                found[method] = float(wilcoxon(nonzero).pvalue)
+        columns.append(Column(title, {method: f"{p:.1g}" for method, p in holm(found).items()}))
+    return columns
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
@@ -193,19 +193,6 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
     return {name: corrected[name] for name in p}
 
 
-def published_columns(published: Mapping[str, specs.PublishedValues], measures: Sequence[str]) -> list[Column]:
-    """What was published of these measures, by data set; titles name the data set where there are several."""
-    columns = []
-    for data, values in published.items():
-        label = "published" if len(published) == 1 else f"published on {data}"
-        for measure in measures:
-            cells = {method: row[measure] for method, row in values.items() if measure in row}
-            if cells:
-                title = f"{measure_title(measure)}, {label}"
-                columns.append(Column(title, cells, is_csv_only=measure not in PUBLISHED_ON_PAGES))
-    return columns
-
-
 # A table of results: one row per method, the mean over its seeds.
 
 Entries = dict[str, list[Entry]]
@@ -215,41 +202,39 @@ Entries = dict[str, list[Entry]]
 def build_table(
     name: str, study: Study, seeds: int = 1, alphas: Sequence[float] = (), measured_only: bool = False
 ) -> Table:
-    """A table, from the results that are there and those measured now, or only from those that are there.
+    """A table, from the results that are there and those measured now, or only from those that are there. All learned
+    methods have equally many seeds; who has more is told.
 
     α of each method is chosen from `alphas`; without such, from those that all methods were trained with before."""
     spec, results, left_out = specs.TABLES[name], study.results, list[str]()
     alphas = alphas or tried_by_all(results, spec.methods)
     chosen = choose_alphas(study, spec.methods, alphas) if alphas else {}
+    entries = {method: results.seeds(method, chosen.get(method), seeds) for method in spec.methods}
     if measured_only:
-        every = {method: results.seeds(method, chosen.get(method), seeds) for method in spec.methods}
-        left_out = [method for method, group in every.items() if not all(map(results.has, group))]
-        if len(left_out) == len(every):
+        left_out = [method for method, group in entries.items() if not all(map(results.has, group))]
+        if len(left_out) == len(entries):
             raise BadInput(f"nothing of this table is measured in {results.out}: leave out `measured_only`")
-        spec = replace(spec, methods=tuple(method for method in every if method not in left_out))
-    entries = choose_entries(spec, results, seeds, chosen)
+        entries = {method: group for method, group in entries.items() if method not in left_out}
+    fewest = min((len(group) for group in entries.values() if group[0].training), default=1)
+    if more := {method: len(group) for method, group in entries.items() if len(group) > fewest}:
+        warn_of_input(
+            f"the table is of {counted(fewest, 'seed')}, which all its networks have; of {', '.join(more)} there are "
+            f"up to {max(more.values())}. `seeds={max(more.values())}` trains the others, too"
+        )
+    entries = {method: group[:fewest] for method, group in entries.items()}
     study.complete(list(chain.from_iterable(entries.values())))
-    notes = table_notes(spec, results, entries) + alpha_notes(chosen, alphas, results.budget, entries)
+    notes = table_notes(spec, results, entries)
+    if chosen and len(alphas) > 1:
+        notes += alpha_notes(chosen, alphas, results.budget, entries)
     if left_out:
         notes.append(f'Not measured yet, budget "{results.budget.name}": {", ".join(left_out)}.')
     title = spec.title if study.data == spec.data else f"{spec.title}: measured on {study.data}, not on {spec.data}"
     return Table(title, list(entries), build_columns(name, results, entries), notes)
 
 
-def choose_entries(spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]) -> Entries:
-    """What each row of a table is made of: all learned methods have equally many seeds. Who has more is told."""
-    entries = {name: results.seeds(name, alphas.get(name), at_least=seeds) for name in spec.methods}
-    fewest = min((len(group) for group in entries.values() if group[0].training), default=1)
-    if more := {name: len(group) for name, group in entries.items() if len(group) > fewest}:
-        warn_of_input(
-            f"the table is of {counted(fewest, 'seed')}, which all its networks have; of {', '.join(more)} there are "
-            f"up to {max(more.values())}. `seeds={max(more.values())}` trains the others, too"
-        )
-    return {name: group[:fewest] for name, group in entries.items()}
-
-
 def build_columns(name: str, results: Results, entries: Entries) -> list[Column]:
-    """Measures; their significance where all are shown; seconds per pair; what was published."""
+    """Measures; their significance where all are shown; seconds per pair; what was published, by data set, which
+    titles name where there are several."""
     spec, rows = specs.TABLES[name], {method: results.mean_rows(group) for method, group in entries.items()}
     measured = columns_of([subjects[0] for subjects in rows.values()])
     measures = spec.measures or [column for column in measured if column not in ("subject", "seconds")]
@@ -263,12 +248,14 @@ def build_columns(name: str, results: Results, entries: Entries) -> list[Column]
         for device, label in DEVICES.items():
             times = {n: seconds_per_pair(results.out, results.budget, m, results.d, device) for n, m in timed.items()}
             columns.append(Column(f"s {label}", times))
-    published = {
-        data: published_values(data if name == spec.data else f"{name}_{data}")
-        for data in (spec.data, spec.also_published)
-        if data
-    }
-    return columns + published_columns(published, measures)
+    for data in filter(None, (spec.data, spec.also_published)):
+        published = published_values(data if name == spec.data else f"{name}_{data}")
+        label = f"published on {data}" if spec.also_published else "published"
+        for measure in measures:
+            if cells := {method: row[measure] for method, row in published.items() if measure in row}:
+                title = f"{measure_title(measure)}, {label}"
+                columns.append(Column(title, cells, is_csv_only=measure not in PUBLISHED_ON_PAGES))
+    return columns
 
 
 def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str]:
@@ -277,7 +264,8 @@ def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str
     configs = [results.config(entry) for entry in every]
     machines = sorted({f"{config['hardware']} (torch {config['versions']['torch']})" for config in configs})
     lines = [f"{len(results.rows(every[0]))} test subjects of {results.data}; mean (standard deviation over subjects)."]
-    lines += training_notes(results, entries)
+    if learned := [group for group in entries.values() if group[0].training]:
+        lines += training_notes(results.budget.name, learned)
     lines += parameter_notes({name: [entry.method for entry in group] for name, group in entries.items()})
     vrnets = sorted({str(config["versions"]["vrnet"]) for config in configs})
     lines.append(f"Computed on {'; '.join(machines)}; vrnet {', '.join(vrnets)}.")
@@ -292,18 +280,15 @@ def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str
     return lines
 
 
-def training_notes(results: Results, entries: Entries) -> list[str]:
-    """How the learned methods were trained, where there are any."""
-    learned = [group for group in entries.values() if group[0].training]
-    settings = [entry.training for group in learned for entry in group if entry.training]
-    if not settings:
-        return []
+def training_notes(budget: str, learned: Sequence[Sequence[Entry]]) -> list[str]:
+    """How the learned methods were trained, each of which has one entry per seed."""
+    settings = [cast(Training, entry.training) for group in learned for entry in group]
     first, alphas = settings[0], ", ".join(f"{alpha:g}" for alpha in sorted({one.alpha for one in settings}))
     seeds, labels = sorted({len(group) for group in learned}), any(training.uses_labels for training in settings)
     widths = {cast(Trainable, entry.method).width for group in learned for entry in group}
     width = " or ".join("the paper's" if width is None else str(width) for width in sorted(widths, key=str))
     notes = [
-        f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {counted(first.batch, "pair")}, '
+        f'Learned methods, budget "{budget}": {first.steps} steps of {counted(first.batch, "pair")}, '
         f"rate {first.rate:g}, α {alphas}, width {width}, "
         f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)"
         f"{'; labels in training' if labels else ''}."
@@ -317,16 +302,14 @@ def training_notes(results: Results, entries: Entries) -> list[str]:
 
 def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float], budget: Budget, entries: Entries) -> list[str]:
     """Which α each method has, where it was chosen from several; who has one of its own is told apart."""
-    if not chosen or len(alphas) == 1:
-        return []
     by_alpha = {alpha: [name for name in chosen if chosen[name] == alpha] for alpha in alphas}
     methods = "; ".join(f"{alpha:g} for {', '.join(names)}" for alpha, names in by_alpha.items() if names)
     tried = ", ".join(f"{alpha:g}" for alpha in alphas)
     where = f' with the budget "{budget.alphas_of.name}"' if budget.alphas_of else ""
-    own = {name: group[0].training.alpha for name, group in entries.items()
-           if group[0].training is not None and not has_choice(group[0])}  # fmt: skip
     return [f"α was chosen for each method on the validation subjects{where}, from {tried}: {methods}."] + [
-        f"{name} has an α of its own, {alpha:g}." for name, alpha in own.items()
+        f"{name} has an α of its own, {first.training.alpha:g}."
+        for name, (first, *_) in entries.items()
+        if first.training is not None and not has_choice(first)
     ]
 
 
@@ -337,10 +320,8 @@ def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
     return [f"Parameters other than the tuned ones: {', '.join(changed)}."] if changed else []
 
 
-# Seconds per pair, one pair at a time: networks need no trained weights for that.
+# Seconds per pair, one pair at a time: networks need no trained weights for that. OUT/runtime/DEVICE.csv keeps them.
 
-FOLDER = "runtime"
-"""Where times are kept, below the folder of results."""
 MAX_TIMED_PAIRS = 20
 PHANTOM_SEED = 7
 
@@ -348,30 +329,32 @@ PHANTOM_SEED = 7
 def seconds_per_pair(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
     """As measured before on a device of that name, or else now, to three digits; None where there is no such device
     here, or the method has no use for it."""
-    shape, spacing = timed_images(budget, d)
-    name, size, kept = file_name(method), shape_text(shape), read_times(out, device)
+    images = timed_images(budget, d)
+    name, size, kept = file_name(method), shape_text(images.shape), read_times(out, device)
     known = [row["seconds"] for row in kept if (row["method"], row["shape"]) == (name, size)]
     if not known:
         if device == "cuda" and not (torch.cuda.is_available() and "cuda" in method.devices):
             return None
         place = torch.device(device)
-        known = [measure_seconds(method, shape, spacing, place, budget.timing_seconds)]
+        pair = phantom(PHANTOM_SEED, images.shape, images.spacing)
+        known = [measure_seconds(method, pair, place, budget.timing_seconds)]
         row = {"method": name, "shape": size, "seconds": known[0], "hardware": describe_device(place), **versions()}
-        write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), out / FOLDER / f"{device}.csv")
+        write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), times_file(out, device))
     return f"{known[0]:.3g}"
 
 
-def timed_images(budget: Budget, d: int) -> tuple[tuple[int, ...], float]:
-    """Shape and spacing in mm of the images that are timed: the paper's, or those of the budget's phantoms."""
-    if budget.phantoms is None:
-        return TIMED_SHAPES[d], TIMED_SPACINGS_MM[d]
-    phantoms = budget.phantoms(d)
-    return phantoms.shape, phantoms.spacing
+def timed_images(budget: Budget, d: int) -> Phantoms:
+    """The phantoms that are timed: of the paper's shape, or those of the budget."""
+    return budget.phantoms[d] if budget.phantoms else TIMED_PHANTOMS[d]
+
+
+def times_file(out: Path, device: str) -> Path:
+    return out / "runtime" / f"{device}.csv"
 
 
 def read_times(out: Path, device: str) -> list[Row]:
     """What was measured before on a device of that name, one row per method and shape."""
-    path = out / FOLDER / f"{device}.csv"
+    path = times_file(out, device)
     rows = read_rows(path, "one row per method and shape") if exists(path) else []
     try:
         return [row | {"seconds": float(row["seconds"]), "hardware": row["hardware"]} for row in rows]
@@ -379,14 +362,18 @@ def read_times(out: Path, device: str) -> list[Row]:
         raise BadInput(f"{path} is not as vrnet writes it: remove it, and it is measured again") from error
 
 
-def measure_seconds(
-    method: Method, shape: tuple[int, ...], spacing: float, device: torch.device, timing_seconds: float
-) -> float:
-    """Seconds per pair of phantom images, after one pair to warm up; the mean over what `timing_seconds` allow."""
-    patient = phantom(PHANTOM_SEED, shape, spacing)
-    pair = patient.fixed.to(device), patient.moving.to(device)
-    with torch.inference_mode():
-        register = prepare_registration(method, pair, patient.spacing)
+def measure_seconds(method: Method, pair: Phantom, device: torch.device, timing_seconds: float) -> float:
+    """Seconds per pair, after one pair to warm up; the mean over what `timing_seconds` allow. A network on a GPU is
+    recorded as a graph first."""
+    d, images = len(pair.spacing), (pair.fixed.to(device), pair.moving.to(device))
+    find = method.build(d, device)
+    register = partial(find, *images, pair.spacing)
+    with torch.inference_mode(), threads_for(method.is_network, images[0].numel()):
+        if method.is_network:
+            model = cast(nn.Module, find).eval()
+            if device.type == "cuda":
+                graph = capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, pair.spacing), *images)
+                register = partial(graph, *images)
         register()
         synchronise(device)
         done, start = 0, perf_counter()
@@ -395,26 +382,6 @@ def measure_seconds(
             synchronise(device)
             done += 1
         return (perf_counter() - start) / done
-
-
-def prepare_registration(
-    method: Method, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
-) -> Callable[[], torch.Tensor]:
-    """What registers this pair when it is called, with as many threads as in use; a network on a GPU is recorded
-    first."""
-    d, device = len(spacing), pair[0].device
-    find = method.build(d, device)
-    if method.is_network:
-        model = cast(nn.Module, find).eval()
-        if device.type == "cuda":
-            return partial(capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, spacing), *pair), *pair)
-        return partial(model, *pair, spacing)
-
-    def solve() -> torch.Tensor:
-        with few_threads(pair[0].numel()):
-            return find(*pair, spacing)
-
-    return solve
 
 
 def build_runtime_table(out: Path, budget: Budget, stage: Stage) -> Table:
@@ -441,7 +408,7 @@ def build_runtime_table(out: Path, budget: Budget, stage: Stage) -> Table:
         for said, cells in (("", ours), (", published", theirs))
         for d, device in places
     ]
-    shapes = [shape_text(timed_images(budget, d)[0]) for d in (2, 3)]
+    shapes = [shape_text(timed_images(budget, d).shape) for d in (2, 3)]
     rows = [row for device in DEVICES for row in read_times(out, device) if row["shape"] in shapes]
     notes = [
         f"One pair at a time: {' and '.join(shapes)}.",
