@@ -14,7 +14,7 @@ import numpy as np
 
 from vrnet import read_image, register_images
 from vrnet.app.layouts import scan_folder
-from vrnet.data.splits import choose_split, read_splits
+from vrnet.data.splits import SubjectFolder
 from vrnet.evaluation.pair import overlap, regularity
 from vrnet.evaluation.split import summarise
 from vrnet.files import write_json, write_rows
@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--split", default="test")
     parser.add_argument("--out", type=Path, default=Path("results/stacks/whole"))
     given = parser.parse_args()
-    names = set(choose_split(read_splits(given.root / "split.csv"), given.split, given.root))
+    names = set(SubjectFolder(given.root).subjects(given.split))
     subjects = [row for row in scan_folder(given.root) if row["subject"] in names]
     for method in given.methods:
         rows = [measure(row, method) for row in subjects]

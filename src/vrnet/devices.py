@@ -15,7 +15,7 @@ from threading import Lock, current_thread, main_thread
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.errors import BadInput, counted
@@ -47,10 +47,8 @@ def use_threads(count: int) -> Iterator[None]:
 
 
 def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
-    """function(part) of each part, without gradients, by as many threads as PyTorch has, each of which computes alone.
-
-    The threads wait for each other once, at the end; to wait within every small operation would take longer than the
-    operation itself on busy cores. In a thread of a host program, which shares its own work, all is done in turn."""
+    """function(part) of each part, without gradients, by as many threads as PyTorch has, each of which computes alone:
+    they wait for each other once, at the end, and not within every small operation."""
     parts, inference = list(parts), torch.is_inference_mode_enabled()
 
     def compute(k: int) -> None:
@@ -62,10 +60,9 @@ def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
 
 
 def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
-    """function(n) of each number, in their order, computed by as many threads as PyTorch would give to one call.
-
-    Threads that work on different numbers need not wait for each other within each convolution. Only calls from the
-    main thread of Python are shared so: a host program that has threads of its own has shared its work already."""
+    """function(n) of each number, in their order, computed by as many threads as PyTorch would give to one call, which
+    need not wait for each other within each convolution. Only calls from the main thread of Python are shared so: a
+    host program that has threads of its own has shared its work already."""
     threads = torch.get_num_threads()
     workers = min(threads, len(numbers)) if in_main_thread() else 1
     if workers <= 1:
@@ -109,9 +106,7 @@ def thread_library() -> ctypes.CDLL | None:
 
 
 def compute_alone() -> None:
-    """Let PyTorch compute with one thread in the whole process.
-
-    The threads of a process are not copied by a fork: whatever waits for one in the copy waits for ever."""
+    """One thread in the whole process. Threads are not copied by a fork: what waits for one there waits for ever."""
     torch.set_num_threads(1)
     set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
 
@@ -121,8 +116,7 @@ os.register_at_fork(after_in_child=compute_alone)
 
 # Arrays computed in parts: each part stays in the cache of a processor, and threads share the parts.
 
-VOXELS_AT_ONCE = 2**17
-"""Voxels that a CPU computes together: few enough that intermediate results stay in its cache."""
+VOXELS_AT_ONCE = 2**17  # few enough that intermediate results stay in the cache
 
 
 def in_parts(I: Tensor) -> bool:
@@ -130,36 +124,30 @@ def in_parts(I: Tensor) -> bool:
     return I.device.type == "cpu" and not torch.is_grad_enabled()
 
 
-def slabs(I: Shaped[Tensor, "b c *s"]) -> Iterator[slice]:
-    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each; of many, one for each thread."""
-    n = I.shape[2]
-    rows = max(VOXELS_AT_ONCE // max(len(I) * I.shape[3:].numel(), 1), 1)
+def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *s"]:
+    """make(rows) for all rows of the first spatial axis, in the shape of `like`; where that is faster in parts, of
+    about VOXELS_AT_ONCE voxels each, and of many parts one for each thread."""
+    n = like.shape[2]
+    if not in_parts(like):
+        return make(slice(0, n))
+    rows = max(VOXELS_AT_ONCE // max(len(like) * like.shape[3:].numel(), 1), 1)
     if rows < n:  # else one part is small enough, and threads would wait for each other longer than they compute
         rows = min(rows, ceil(n / torch.get_num_threads()))
-    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
-
-
-def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *s"]:
-    """make(rows) for all rows of the first spatial axis, in the shape of `like`; in parts where that is faster."""
-    if not in_parts(like):
-        return make(slice(0, like.shape[2]))
     out = like.new_empty(like.shape)
 
-    def fill(rows: slice) -> None:
-        out[:, :, rows] = make(rows)
+    def fill(part: slice) -> None:
+        out[:, :, part] = make(part)
 
-    share(fill, slabs(like))
+    share(fill, (slice(start, min(start + rows, n)) for start in range(0, n, rows)))
     return out
 
 
 # Devices, models on them, and CUDA's graphs and streams.
 
-WARM_UP_CALLS = 3
-"""Before a CUDA graph is recorded."""
+WARM_UP_CALLS = 3  # before a CUDA graph is recorded
 CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 Stream = torch.cuda.Stream
-copying = Lock()
-"""Held while a model is copied to another device."""
+copying = Lock()  # held while a model is copied to another device
 
 
 def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.device:
@@ -287,13 +275,10 @@ def synchronise(device: torch.device) -> None:
 
 # Memory of the machine, asked before something large is read.
 
-COPIES_WHILE_READING = 2
-"""How often the content of a file is held at once: as its bytes, and as the array made of them."""
-
 
 def check_memory(path: Path, needed_bytes: int) -> None:
     """BadInput if what a file holds needs more memory than is there."""
-    need, free = COPIES_WHILE_READING * needed_bytes, available_memory()
+    need, free = 2 * needed_bytes, available_memory()  # held as the bytes of the file, and as the array made of them
     if need > free:
         raise BadInput(f"{path} needs {need / 1e9:.3g} GB of memory to be read, and {free / 1e9:.3g} GB are free: "
                        "use a smaller one, or a machine with more memory")  # fmt: skip

@@ -98,10 +98,8 @@ def either(words: Sequence[str]) -> str:
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
-    """ "did you mean fixed_mask or moving_mask?" of the word mask; nothing where no known name is near.
-
-    Near are the up to six names that hold the word, or begin with it if it is shorter than four letters; or else the
-    one most like it. Capitals and the dashes of options do not count."""
+    """ "did you mean fixed_mask or moving_mask?" of the word mask: of up to six names that hold the word, or begin with
+    it if it is shorter than four letters, or else of the one most like it. Nothing where no known name is near."""
     part = bare(word)
     near = [name for name in known if part and (bare(name).startswith(part) if len(part) < 4 else part in bare(name))]
     if not 0 < len(near) <= 6:
@@ -123,22 +121,19 @@ def bare(name: str) -> str:
 # Messages name arguments as Python has them, between backticks; commands show them as their options.
 
 OF_A_RESULT = ("method", "affine", "brightness", "match_intensities", "fixed_mask", "moving_mask", "folds")
-"""Arguments that only a registration has: other commands, which measure a result, tell them as its options."""
 OF_REGISTER = {
     "evaluate": ("affine", "brightness", "match_intensities"),
     "evaluate FILE": OF_A_RESULT,
     "report": OF_A_RESULT,
     "demo": (*OF_A_RESULT[1:], "slices"),
 }
-PYTHON = "python"
-"""What stands for the command where there is none."""
+"""{command: arguments that it tells as options of `vrnet register`, since it only measures or shows a result}"""
+PYTHON = "python"  # stands for the command where there is none
 
 
 def as_options(message: str, command: str = "") -> str:
-    """A message with its arguments as options of a command: `slices="each"` is --slices each.
-
-    An argument that the command does not have is told as an option of `vrnet register`, which has all of them. To those
-    who ask in Python, arguments stay arguments."""
+    """A message with its arguments as options of a command: `slices="each"` is --slices each; one that the command does
+    not have as an option of `vrnet register`. To those who ask in Python, arguments stay arguments."""
     if command == PYTHON:
         return message
 
@@ -155,7 +150,6 @@ def as_options(message: str, command: str = "") -> str:
 
 
 MAX_SHOWN_CHARACTERS = 80
-"""Of a text from outside, in a message."""
 
 
 def shown(text: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from io import StringIO
+from itertools import zip_longest
 from math import isfinite
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -69,7 +70,7 @@ def check_no_twin(path: Path) -> None:
 
 
 def check_not_input(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
-    """BadInput if one of the files to be written is one that is read, also by another name: links are followed."""
+    """BadInput if a file to be written is one that is read, also by another name: links are followed."""
     read = [path for path in inputs if path is not None and exists(path)]
     for output in filter(exists, outputs):
         if any(output.samefile(path) for path in read):
@@ -104,16 +105,13 @@ def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
 
 # One file, written whole or not at all
 
-PARTIAL = ".partial-"
-"""How the names of temporary folders begin."""
+PARTIAL = ".partial-"  # how the names of temporary folders begin
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a place to write to. If the block succeeds, what is there replaces `path`; if not, nothing is left behind.
-
-    The place is a file of the same name in a folder of its own, so that writers of one path do not meet. Writers that
-    say nothing of a full disk must look at what they wrote before the block ends."""
+    """Yield a file of the same name in a folder of its own, to be written. If the block succeeds, it replaces `path`;
+    if not, nothing is left behind. Writers that say nothing of a full disk must look at what they wrote before."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=PARTIAL, dir=path.parent) as folder:
@@ -209,10 +207,8 @@ def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def move_set(staged: Path, folder: Path, names: Sequence[str]) -> None:
-    """Move staged files to their places, and remove those of the earlier run that have no successor.
-
-    Until all are there, the record knows both the old files and the new ones, so that a run that is killed meanwhile
-    can be repeated."""
+    """Move staged files to their places, and remove those of the earlier run that have no successor. Until all are
+    there, the record knows both the old files and the new ones: a run that is killed meanwhile can be repeated."""
     written = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file())
     check_set(folder, written)
     owned = own_files(folder)
@@ -262,22 +258,16 @@ def read_rows(path: Path, form: str) -> list[dict[str, str]]:
     """The rows of a CSV file, {column: cell}, without the spaces around either; cells missing at the end are empty.
 
     `form` says what the file should hold, for the message if it does not."""
-    return list(iterate_rows(path, form))
-
-
-def iterate_rows(path: Path, form: str) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file one by one, as `read_rows` gives them."""
     lines = read_lines(path, form)
-    columns = [name.strip() for name in next(lines, [])]
+    columns, rows = [name.strip() for name in next(lines, [])], []
     if twice := next((name for name in columns if name and columns.count(name) > 1), None):
         raise BadInput(f'{path} has two columns "{shown(twice)}": give each a name of its own')
     for cells in lines:
         if any(cells[len(columns) :]):
             said = f'{path} has more cells than columns in the line "{shown(cells[0])}, ..."'
             raise BadInput(f"{said}: quote what holds a comma")
-        row = dict.fromkeys(columns, "")
-        row.update(zip(columns, map(str.strip, cells), strict=False))
-        yield row
+        rows.append(dict(zip_longest(columns, map(str.strip, cells[: len(columns)]), fillvalue="")))
+    return rows
 
 
 def read_lines(path: Path, form: str) -> Iterator[list[str]]:
@@ -401,8 +391,7 @@ def check_plain(value: Any) -> None:
 # Tensors: safetensors, in which nothing can be executed. What a file says of itself is known before its numbers are
 # read.
 
-CHECKSUM = "sha256"
-"""The key of the header that has the checksum of all that a file holds."""
+CHECKSUM = "sha256"  # the key of the header that has the checksum of all that a file holds
 Layout = tuple[tuple[int, ...], "torch.dtype"]
 """Shape and type of a tensor."""
 
@@ -477,8 +466,7 @@ class TensorFile:
         return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
     def read(self) -> "dict[str, Tensor]":
-        """All tensors, as copies; BadInput unless the checksum, if there is one, is that of the content, and all
-        numbers are finite."""
+        """All tensors, as copies; BadInput unless a checksum is that of the content, and all numbers are finite."""
         tensors = {name: self.file.get_tensor(name).clone() for name in self.file.keys()}  # noqa: SIM118
         said = {key: text for key, text in self.metadata.items() if key != CHECKSUM}
         if self.metadata.get(CHECKSUM, "") not in ("", checksum(tensors, said)):

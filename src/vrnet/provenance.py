@@ -12,14 +12,12 @@ if TYPE_CHECKING:
     import torch
 
 __version__ = "0.5.0"
-PINS = "constraints.txt"
-"""In a checkout: the versions of packages that vrnet is tested with."""
+PINS = "constraints.txt"  # in a checkout: the versions of packages that vrnet is tested with
 
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout that this code runs from, with "+" where files of src differ from it; None if
-    installed, or where git does not tell."""
+    """The commit of the checkout that this code runs from, with "+" where files of src differ; None if none is."""
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None

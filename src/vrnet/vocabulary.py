@@ -1,10 +1,10 @@
 """Words that people choose among, in Python and on the command line. Here, below all that computes, since the command
 line is shown before any of that is loaded."""
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args, get_type_hints
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, either
 
 AffineStart = Literal["none", "rigid", "affine"]
 """How images are aligned before they are registered."""
@@ -46,21 +46,14 @@ class RegistrationOptions:
     """Where to compute; auto takes CUDA where there is one."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for field in fields(self):
-            check_choice(field.name, getattr(self, field.name), hints[field.name])
+        for name, hint in get_type_hints(type(self)).items():
+            value, choices = getattr(self, name), get_args(hint) or (True, False)
+            if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+                raise BadInput(f"{name} is {value!r}: give {either([repr(choice) for choice in choices])}")
 
     def as_json(self) -> dict[str, Any]:
         """The options by name, as strings and truth values."""
         return asdict(self)
-
-
-def check_choice(name: str, value: object, hint: Any) -> None:
-    """BadInput unless a value is one of those that the type of an option lists; a truth value, where it is a bool."""
-    choices = get_args(hint) if get_origin(hint) is Literal else (True, False)
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        *others, last = (repr(choice) for choice in choices)
-        raise BadInput(f"{name} is {value!r}: give {', '.join(others)} or {last}")
 
 
 # The labels that data sets give to structures.
@@ -79,7 +72,6 @@ HIPPOCAMPUS = {"anterior": 1, "posterior": 2}
 LEVELS = ("basal", "mid", "apical")
 SIX_WALLS = ("anterior", "anteroseptal", "inferoseptal", "inferior", "inferolateral", "anterolateral")
 FOUR_WALLS = ("anterior", "septal", "inferior", "lateral")
-ANTERIOR_CENTRE_DEG = -30.0
 
 
 @dataclass(frozen=True)
@@ -93,17 +85,12 @@ class Segment:
     half_width_deg: float
 
 
-def segments_of_level(level: int) -> tuple[Segment, ...]:
-    """The segments of a level: six of 60 degrees, at the apex four of 90, all from the middle of the anterior wall."""
-    walls = FOUR_WALLS if LEVELS[level] == "apical" else SIX_WALLS
-    width = 360 / len(walls)
-    return tuple(
-        Segment(6 * level + i + 1, f"{LEVELS[level]} {wall}", level, (ANTERIOR_CENTRE_DEG + i * width) % 360, width / 2)
-        for i, wall in enumerate(walls)
-    )
-
-
-SEGMENTS = tuple(segment for level in range(3) for segment in segments_of_level(level))
+SEGMENTS = tuple(
+    Segment(6 * level + i + 1, f"{name} {wall}", level, (i * 360 / len(walls) - 30) % 360, 180 / len(walls))
+    for level, (name, walls) in enumerate(zip(LEVELS, (SIX_WALLS, SIX_WALLS, FOUR_WALLS), strict=True))
+    for i, wall in enumerate(walls)
+)
+"""At a level six of 60 degrees, at the apex four of 90; the middle of the anterior wall is at -30 degrees."""
 
 
 def level_of_slice(k: int, n: int) -> int:

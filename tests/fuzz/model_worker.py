@@ -14,7 +14,7 @@ from tests.fuzz.model_seeds import SEEDS, STEPS, results_of, training
 from tests.fuzz.mutations import mutate
 from vrnet.data.manifest import Manifest
 from vrnet.data.prepared import load_pack, prepare_split
-from vrnet.data.splits import choose_split, read_splits
+from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.points import read_points, write_points
 from vrnet.methods.weights import load_method
@@ -76,7 +76,7 @@ def read_pack(path, folder):
 def read_table(path, folder):
     """A table as the command that is given it reads it."""
     if path.name == "split.csv":
-        choose_split(read_splits(path), "val", path)
+        SubjectFolder(path.parent, path).subjects("val")
     elif path.name == "points.csv":
         write_points(read_points(path, "RAS"), folder / OUT / "moved.csv", "LPS")
     elif path.name == "pairs.csv":

@@ -32,24 +32,19 @@ class Dataset(Protocol):
     @property
     def structures(self) -> Mapping[str, int] | None:
         """{"LV": 3, ...}: what the labels mean; None if they are called by their numbers, as these are met."""
-        ...
 
     @property
     def pairs_across_subjects(self) -> bool:
         """Whether images of any two subjects make a pair to train on, or only those of one subject."""
-        ...
 
     def subjects(self, split: str) -> list[str]:
         """The subjects of a split, in order; BadInput if there is no such split."""
-        ...
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
         """The files that the subject's sample is made from."""
-        ...
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """The subject's pairs; or BadInput, which says what is wrong with it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -61,15 +56,18 @@ class Hippocampus(SubjectFolder):
 
     spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
     shape: tuple[int, ...] = (48, 64, 48)
-    """Room for every image of the data set."""
 
     name = "hippocampus"
     structures = HIPPOCAMPUS
     pairs_across_subjects = True
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The images of the subject and of the next, and their labels; to be trained on, these if they are there."""
-        pair = subject, self.partner(subject)
+        """The images of the subject and of the next of its split, cyclically, and their labels; to be trained on, these
+        if they are there."""
+        names = next(names for names in self.splits.values() if subject in names)
+        if len(names) == 1:
+            raise BadInput(f"{subject} is alone in the split that it is in: pairs are made of two subjects")
+        pair = subject, names[(names.index(subject) + 1) % len(names)]
         images, labels = ([self.root / folder / f"{name}.nii.gz" for name in pair] for folder in ("images", "labels"))
         return images + protocols.labels_for(purpose, labels)
 
@@ -82,16 +80,6 @@ class Hippocampus(SubjectFolder):
         fixed, moving = map(protocols.image_on, [rescale_images_jointly(image)[0] for image in images], grids)
         return Sample(subject, fixed, moving, self.spacing, *map(protocols.labels_on, masks, grids))
 
-    def partner(self, subject: str) -> str:
-        """The next subject of the split, cyclically."""
-        names = next(names for names in self.splits.values() if subject in names)
-        if len(names) == 1:
-            raise BadInput(f"{subject} is alone in the split that it is in: pairs are made of two subjects")
-        return names[(names.index(subject) + 1) % len(names)]
-
-
-FIRST_SEED = {"train": 0, "val": 1000, "test": 2000}
-
 
 @dataclass(frozen=True)
 class Phantoms:
@@ -102,7 +90,6 @@ class Phantoms:
     spacing: float = 1.8
     """Edge of a voxel along every axis, in mm."""
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 40, "val": 10, "test": 20})
-    """Patients of each split."""
 
     structures = HEART
     pairs_across_subjects = False
@@ -110,7 +97,7 @@ class Phantoms:
     def subjects(self, split: str) -> list[str]:
         if split not in self.counts:
             raise BadInput(f'there is no split "{split}" of phantoms: choose one of {", ".join(self.counts)}')
-        first = FIRST_SEED[split]
+        first = {"train": 0, "val": 1000, "test": 2000}[split]
         return [f"phantom-{seed:04d}" for seed in range(first, first + self.counts[split])]
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
@@ -130,7 +117,6 @@ class Entry(NamedTuple):
 
     summary: str
     reads: Literal["folder", "file"] | None
-    """What its root is, if it has any."""
     build: Callable[..., Dataset]
     """Called with the root and, if that is a folder, the file of splits or None."""
 

@@ -17,6 +17,7 @@ from vrnet.images.image import Image
 from vrnet.vocabulary import HEART, HIPPOCAMPUS
 
 LabelNames = Mapping[int, str]
+Array = NDArray[Any]
 LABEL = re.compile("-?[0-9]{1,18}")
 BOTH_SIDES = {
     "Cerebral-White-Matter": (2, 41), "Cerebral-Cortex": (3, 42), "Lateral-Ventricle": (4, 43),
@@ -37,11 +38,11 @@ FREESURFER = MIDLINE | {
     for side, word in enumerate(("Left", "Right"))
     for name, numbers in BOTH_SIDES.items()
 }
+HEART_NAMES = {label: part for part, label in reversed(HEART.items())}
 KNOWN: dict[str, LabelNames] = {
-    **{
-        name: dict(sorted((label, part) for part, label in structures.items()))
-        for name, structures in (("acdc", HEART), ("ukbb", HEART), ("hippocampus", HIPPOCAMPUS))
-    },
+    "acdc": HEART_NAMES,
+    "ukbb": HEART_NAMES,
+    "hippocampus": {label: part for part, label in HIPPOCAMPUS.items()},
     "freesurfer": FREESURFER,
 }
 ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")
@@ -112,7 +113,6 @@ def rename_structures(structures: Mapping[str, int], given: str | LabelNames) ->
 
 SMALLEST_CAVITY = 0.05
 """Of the wall: less is a pit in it."""
-Array = NDArray[Any]
 
 
 def label_in_cavity(maps: Sequence[Image], wall: int, either: tuple[int, int]) -> int | None:
@@ -120,8 +120,8 @@ def label_in_cavity(maps: Sequence[Image], wall: int, either: tuple[int, int]) -
     where it encloses as much of both, as where its slices are open."""
     found = []
     for labels in maps:
-        inside = [find_cavity(plane) for plane in in_planes(labels.array == wall, labels)]
-        found.append(in_planes(labels.array, labels)[np.stack(inside)])
+        inside = np.stack([find_cavity(plane) for plane in in_planes(labels.array == wall, labels)])
+        found.append(in_planes(labels.array, labels)[inside])
     first, second = ((np.concatenate(found) == label).sum() for label in either)
     return None if first == second else either[int(second > first)]
 
@@ -150,9 +150,8 @@ def largest_part(mask: Bool[ndarray, "x y"], diagonal: bool) -> Bool[ndarray, "x
 
 
 def fill_holes(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
-    """2D masks and their holes: whatever cannot be left through sides of voxels.
-
-    Labelling the background is faster than scipy.ndimage.binary_fill_holes, which spreads voxel by voxel."""
+    """2D masks and their holes: whatever cannot be left through sides of voxels. Labelling the background is faster
+    than scipy.ndimage.binary_fill_holes, which spreads voxel by voxel."""
     from scipy import ndimage
 
     in_plane = np.zeros((3, 3, 3), bool)

@@ -19,11 +19,11 @@ import numpy as np
 
 from vrnet.data import protocols
 from vrnet.data.protocols import Purpose, Sample
-from vrnet.data.splits import Splits, check_unique, choose_split, group_by_split
+from vrnet.data.splits import Splits, choose_split, group_by_split
 from vrnet.errors import BadInput, shown
 from vrnet.files import read_rows, refuse_misspelt
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, rescale_images_jointly
+from vrnet.images.image import rescale_images_jointly
 from vrnet.images.io import read_grid
 
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
@@ -33,8 +33,7 @@ MAX_HEADERS = 1000
 """Images, spread evenly over the file, whose headers are read to find the common shape."""
 SHAPE_MULTIPLE = 16
 """Voxels: networks halve their images up to four times."""
-SPACING_TOLERANCE = 1e-3
-"""Relative: headers round spacings."""
+SPACING_TOLERANCE = 1e-3  # relative: headers round spacings
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +63,8 @@ class Manifest:
         subjects = {row.get("subject", ""): None for row in rows}
         if "name" not in rows[0] and all(subjects) and len(subjects) == len(rows):
             names = list(subjects)
-        check_unique(names, path)
-        splits = group_by_split(
-            ((name, row.get("split", "train")) for name, row in zip(names, rows, strict=True)), path
-        )
-        return cls(path, dict(zip(names, rows, strict=True)), splits)
+        members = [(name, row.get("split", "train")) for name, row in zip(names, rows, strict=True)]
+        return cls(path, dict(zip(names, rows, strict=True)), group_by_split(members, path))
 
     def subjects(self, split: str) -> list[str]:
         if split not in self.splits and not any("split" in row for row in self.pairs.values()):
@@ -84,33 +80,30 @@ class Manifest:
         return [self.root.parent / path for path in (files if all(files) else files[:2])]
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """One pair: read, scale, bring both to the grid of fixed, at the common spacing, about its centre."""
+        """One pair, scaled, on the grid of fixed at the common spacing, about its centre. BadInput unless both images
+        are of one kind, that of the first pair, and overlap in space."""
         files = self.sources(subject, purpose)
-        images = [protocols.read_shown(path) for path in files[:2]]
-        self.check(*images)
-        masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
-        own, across = images[0].grid, images[0].grid.stacked_across
-        shape, spacing = self.shape, self.spacing
-        if across is not None:  # slices stay where they are
-            shape = (*shape[:across], own.shape[across], *shape[across:])
-            spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
-        grid = protocols.centred_grid(own, shape, spacing, own.forward_axes)
-        fixed, moving = (protocols.image_on(image, grid, across) for image in rescale_images_jointly(*images))
-        shown = protocols.not_constant(fixed) & protocols.not_constant(moving)
-        if not shown.any():
-            raise BadInput("no slice shows something in both images: there is nothing to register")
-        labels = [protocols.labels_on(mask, grid, across)[shown] for mask in masks]
-        return Sample(subject, fixed[shown], moving[shown], self.spacing, *labels)
-
-    def check(self, fixed: Image, moving: Image) -> None:
-        """BadInput unless the images are of the same kind, as in the first pair, and overlap in space."""
-        d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in (fixed, moving)]
+        images = fixed, moving = [protocols.read_shown(path) for path in files[:2]]
+        d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in images]
         if d != len(self.shape):
             kinds = f"registered in {d}D, and those of the first pair in {len(self.shape)}D"
             raise BadInput(f"{fixed.name} is {kinds}: list them in a file of their own")
         if axes[0] != axes[1]:
             raise BadInput(f"{fixed.name} is {axes[0]}D and {moving.name} {axes[1]}D: give two images of one kind")
         protocols.check_overlap(fixed, moving)
+        masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
+        own, across = fixed.grid, fixed.grid.stacked_across
+        shape, spacing = self.shape, self.spacing
+        if across is not None:  # slices stay where they are
+            shape = (*shape[:across], own.shape[across], *shape[across:])
+            spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
+        grid = protocols.centred_grid(own, shape, spacing, own.forward_axes)
+        I0, I1 = (protocols.image_on(image, grid, across) for image in rescale_images_jointly(*images))
+        shown = protocols.not_constant(I0) & protocols.not_constant(I1)
+        if not shown.any():
+            raise BadInput("no slice shows something in both images: there is nothing to register")
+        labels = [protocols.labels_on(mask, grid, across)[shown] for mask in masks]
+        return Sample(subject, I0[shown], I1[shown], self.spacing, *labels)
 
     @cached_property
     def spacing(self) -> tuple[float, ...]:
@@ -132,8 +125,8 @@ class Manifest:
 
     @cached_property
     def grids(self) -> list[Grid]:
-        """The grids of the fixed images, the first one first, their axes in the order of the world's; of more than
-        MAX_HEADERS, some spread evenly. What cannot be read is told when the pair is prepared."""
+        """The grids of the fixed images, their axes in the order of the world's; of more than MAX_HEADERS, some spread
+        evenly. What cannot be read is told when the pair is prepared."""
         names = [row["fixed"] for row in self.pairs.values() if row["fixed"]]
         names, found = names[:: ceil(len(names) / MAX_HEADERS) or 1], []
         for name in names:

@@ -36,13 +36,9 @@ FORMAT = 5
 STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}
 OPTIONAL = "fixed_labels", "moving_labels", "field"
-INDEX = "index"
-"""The array of a pack that says what is in it."""
 PACK_SUFFIX = ".npz"
-DAMAGE = (
-    BadZipFile, zlib.error, OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, RuntimeError,
-    MemoryError,
-)  # fmt: skip
+DAMAGE = (zlib.error, BadZipFile, OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, RuntimeError,
+          MemoryError)  # fmt: skip
 """What reading a damaged file raises."""
 PREPARE_AGAIN = "prepare it again"
 
@@ -131,11 +127,11 @@ class PreparedSplit:
     def identity(self, subject: str) -> str:
         """The SHA-256 of the sample of a subject; if it cannot be read, the reason."""
         try:
-            parts = vars(self.read(subject)).items()
+            sample = self.read(subject)
         except BadInput as error:
             return str(error)
         total = hashlib.sha256()
-        for name, value in parts:
+        for name, value in vars(sample).items():
             array = np.asarray([] if value is None else value)
             total.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
         return total.hexdigest()
@@ -154,9 +150,6 @@ class PreparedSplit:
 
 # The cache: what it does not keep is made.
 
-PATH_FIELDS = "root", "split_file"
-"""The fields of a data set that say where it is; the others are its parameters."""
-HASH_DIGITS = 16
 MAX_NAMED_SUBJECTS = 20
 """Broken subjects that one message names."""
 
@@ -167,19 +160,19 @@ def cache_folder() -> Path:
 
 
 def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:
-    """The name of a sample's file in the cache: it changes with the protocol and its parameters, with how files are
-    written, and with the name, size or time of any source; it does not depend on where these are."""
+    """The name of a sample's file in the cache. It changes with the protocol and its parameters, with how files are
+    written, and with the name, size or time of any source, but not with where these are."""
     if missing := [path.name for path in sources if not exists(path)]:
         raise BadInput(f"there is no {', '.join(missing)}")
     depends_on = FORMAT, dataset.name, parameters(dataset), subject, purpose, [fingerprint(path) for path in sources]
     digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
-    return f"{safe_name(subject)}-{purpose}-{digest[:HASH_DIGITS]}{PACK_SUFFIX}"
+    return f"{safe_name(subject)}-{purpose}-{digest[:16]}{PACK_SUFFIX}"
 
 
 def parameters(dataset: Any) -> Mapping[str, Any]:
-    """The parameters of a protocol: as the data set lists them, or its fields except PATH_FIELDS."""
-    found = {part.name: getattr(dataset, part.name) for part in fields(dataset) if part.name not in PATH_FIELDS}
-    return getattr(dataset, "parameters", found)
+    """The parameters of a protocol: as the data set lists them, or its fields except those that say where it is."""
+    names = [part.name for part in fields(dataset) if part.name not in ("root", "split_file")]
+    return getattr(dataset, "parameters", {name: getattr(dataset, name) for name in names})
 
 
 def fingerprint(path: Path) -> list[Any]:
@@ -225,12 +218,13 @@ def prepare_split(
         if progress is not None:
             progress(done / len(subjects))
     if broken and not (skip_broken and len(broken) < len(subjects)):
-        reasons = [f"{subject}: {reason}" for subject, reason in broken.items()]
-        rest = [f"and {len(broken) - MAX_NAMED_SUBJECTS} more"] if len(broken) > MAX_NAMED_SUBJECTS else []
-        head = f"{len(broken)} of {len(subjects)} subjects of {dataset.name} cannot be used:"
+        lines = [f"{len(broken)} of {len(subjects)} subjects of {dataset.name} cannot be used:"]
+        lines += [f"{subject}: {reason}" for subject, reason in [*broken.items()][:MAX_NAMED_SUBJECTS]]
+        if len(broken) > MAX_NAMED_SUBJECTS:
+            lines.append(f"and {len(broken) - MAX_NAMED_SUBJECTS} more")
         all_are = len(broken) == len(subjects)
         way = "; or is this the wrong folder?" if all_are else ", or go on without them: `skip_broken`"
-        raise BadInput("\n  ".join([head, *reasons[:MAX_NAMED_SUBJECTS], *rest]) + f"\nmend them{way}")
+        raise BadInput("\n  ".join(lines) + f"\nmend them{way}")
     for subject, reason in broken.items():
         say(f"left out {subject}: {reason}")
     samples, structures = StoredSamples(list(places), partial(read_sample, places)), dataset.structures
@@ -257,8 +251,7 @@ class PartRecord:
     structures: dict[str, int]
     pairs_across_subjects: bool
     subjects: tuple[str, ...]
-    checksums: Any = None
-    """Packs of earlier versions have them; they are not compared."""
+    checksums: Any = None  # of earlier versions; they are not compared
 
     def __post_init__(self) -> None:
         if not 0 < len(self.subjects) == len(set(self.subjects)):
@@ -277,7 +270,7 @@ def save_pack(parts: Mapping[Use, PreparedSplit], path: Path) -> None:
         for place, part in enumerate(parts.values()):
             for number, sample in enumerate(part.samples):
                 yield from ((f"{place}/{number}/{name}", array) for name, array in arrays_of(sample).items())
-        yield INDEX, np.array(json.dumps({"format": FORMAT, "parts": records}))
+        yield "index", np.array(json.dumps({"format": FORMAT, "parts": records}))
 
     write_arrays(arrays(), path)
 
@@ -290,7 +283,7 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
     check_ordinary(path)
     try:
         with np.load(path) as file:
-            index = json.loads(file[INDEX].item())
+            index = json.loads(file["index"].item())
         version, parts = index.get("format"), list(index["parts"])
     except DAMAGE as error:
         raise BadInput(f"{path} is damaged, or no pack of prepared data: {PREPARE_AGAIN}") from error
@@ -301,8 +294,9 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
         part = read_record(values, PartRecord, path, PREPARE_AGAIN)
         places = {subject: (path, f"{place}/{k}/") for k, subject in enumerate(part.subjects)}
         samples = StoredSamples(part.subjects, partial(read_sample, places))
-        about = part.data, part.split, samples, part.structures, part.pairs_across_subjects
-        found[part.split, part.purpose] = PreparedSplit(*about)
+        found[part.split, part.purpose] = PreparedSplit(
+            part.data, part.split, samples, part.structures, part.pairs_across_subjects
+        )
     return found
 
 
@@ -327,27 +321,25 @@ class Source:
     def split(self, split: str, purpose: Purpose, stage: Stage, say: Callable[[str], None]) -> PreparedSplit:
         """A split, its subjects prepared if they are not yet."""
         if not self.data.endswith(PACK_SUFFIX):
-            found, tick = self.dataset, stage(f"preparing {self.data}, {split}")
-            return prepare_split(
-                found, split, purpose, self.cache, skip_broken=self.skip_broken, progress=tick, say=say
-            )
+            asked, tick = (self.dataset, split, purpose, self.cache), stage(f"preparing {self.data}, {split}")
+            return prepare_split(*asked, skip_broken=self.skip_broken, progress=tick, say=say)
         if self.root or self.split_file:
             raise BadInput(f"{self.data} holds a data set already prepared: leave out `root` and `split_file`")
         if (split, purpose) not in self.parts:
             known = ", ".join(f"{name} (for {use})" for name, use in self.parts)
-            name = next(iter(self.parts.values())).data
-            raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}; make it again by "
-                           f'`vrnet prepare`, or give `data="{name}"` and `root`, its folder')  # fmt: skip
+            again = f'`vrnet prepare`, or give `data="{next(iter(self.parts.values())).data}"` and `root`, its folder'
+            raise BadInput(
+                f"{self.data} holds no split {split} for {purpose}: it holds {known}; make it again by {again}"
+            )
         return self.parts[split, purpose]
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The data set that is named, opened once."""
         return find_dataset(self.data, self.root, self.split_file)
 
     @cached_property
     def parts(self) -> dict[Use, PreparedSplit]:
-        """The prepared splits of the file that is named, opened once."""
+        """The prepared splits of the file that is named."""
         return load_pack(Path(self.data))
 
 

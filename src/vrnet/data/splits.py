@@ -1,7 +1,7 @@
 """Who is trained on and who is measured: split.csv, one row per subject."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,6 @@ from vrnet.errors import BadInput, shown
 from vrnet.files import read_rows
 
 FORMAT = 'two columns, the lines "subject,split", "patient001,train", "patient002,test" and so on'
-SUBJECT_COLUMNS = "subject", "patient"
 Splits = Mapping[str, list[str]]
 """{split: its subjects, in the order of the file}."""
 
@@ -27,31 +26,25 @@ class SubjectFolder:
 
     def subjects(self, split: str) -> list[str]:
         """The subjects of a split, in the order of the file."""
-        return choose_split(self.splits, split, self.listing)
+        return choose_split(self.splits, split, self.split_file or self.root / "split.csv")
 
     @cached_property
     def splits(self) -> Splits:
-        """All splits of the file, which is read once."""
-        return read_splits(self.listing)
-
-    @property
-    def listing(self) -> Path:
-        """The file that lists the subjects."""
-        return self.split_file or self.root / "split.csv"
-
-
-def read_splits(path: Path) -> Splits:
-    """The splits of a CSV file; BadInput unless it lists every subject once, with its split."""
-    rows = read_rows(path, FORMAT)
-    column = next((name for name in SUBJECT_COLUMNS if rows and name in rows[0]), None)
-    if column is None or "split" not in rows[0]:
-        raise BadInput(f"{path} does not say who is in which split: give it {FORMAT}")
-    check_unique([row[column] for row in rows], path)
-    return group_by_split(((row[column], row["split"]) for row in rows), path)
+        """All splits of the file; BadInput unless it lists every subject once, with its split."""
+        path = self.split_file or self.root / "split.csv"
+        rows = read_rows(path, FORMAT)
+        column = next((name for name in ("subject", "patient") if rows and name in rows[0]), None)
+        if column is None or "split" not in rows[0]:
+            raise BadInput(f"{path} does not say who is in which split: give it {FORMAT}")
+        return group_by_split([(row[column], row["split"]) for row in rows], path)
 
 
-def group_by_split(members: Iterable[tuple[str, str]], path: Path) -> Splits:
-    """Collect (subject, split) by split; BadInput if the split of a subject is empty."""
+def group_by_split(members: Sequence[tuple[str, str]], path: Path) -> Splits:
+    """Collect (subject, split) by split. BadInput if a split is empty, or if a name comes twice: it would be counted
+    twice, or be both trained on and measured."""
+    name, count = Counter(subject for subject, _ in members).most_common(1)[0]
+    if count > 1:
+        raise BadInput(f'{path} lists "{shown(name)}" {count} times: list each once')
     splits: dict[str, list[str]] = {}
     for subject, split in members:
         splits.setdefault(split, []).append(subject)
@@ -66,10 +59,3 @@ def choose_split(splits: Splits, split: str, path: Path) -> list[str]:
         known = shown(", ".join(sorted(splits))) or "none"
         raise BadInput(f'nothing is in the split "{split}" of {path}: choose one of those there ({known})')
     return splits[split]
-
-
-def check_unique(names: Sequence[str], path: Path) -> None:
-    """BadInput if a name comes twice: it would be counted twice, or be both trained on and measured."""
-    if len(set(names)) < len(names):
-        name, count = Counter(names).most_common(1)[0]
-        raise BadInput(f'{path} lists "{shown(name)}" {count} times: list each once')

@@ -366,7 +366,7 @@ def draw_strain(study: Study) -> "tuple[Figure, list[Row]]":
     """Boxes of strain at end-systole by pathology, a colour per method; and Bland and Altman's plot of the EF."""
     from matplotlib.figure import Figure
 
-    groups = {}
+    groups: dict[str, list[Row]] = {}
     for method in STRAIN_METHODS:
         path = study.results.out / "strain" / f"{study.data}_{method}.csv"
         if not path.exists():
