@@ -370,7 +370,7 @@ def test_a_file_of_another_shape_is_refused(kept, d):
 def test_what_a_file_holds_is_a_method_without_a_network(kept, d):
     found = vrnet.load_method(kept[0])
     assert found.dimensions == (d,)
-    assert (found.is_network, found.takes_flips, found.scaling) == (False, False, "each")
+    assert (found.is_network, found.card.flips_in_training, found.scaling) == (False, False, "each")
     assert found.masks == vrnet.parse("Gaussian-LNCC").masks
 
 

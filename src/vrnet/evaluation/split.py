@@ -53,8 +53,8 @@ def measure_subject(
     scores = subject_overlaps(sample, u, structures) | batch_regularity(u)
     if sample.field is not None:
         inside = None if sample.fixed_labels is None else sample.fixed_labels[:, 0].numpy() > 0
-        fields = (field.movedim(1, 0).numpy() for field in (u, sample.field))
-        errors = motion_error(*fields, sample.spacing, inside)
+        found, true = (field.movedim(1, 0).numpy() for field in (u, sample.field))
+        errors = motion_error(found, true, sample.spacing, inside)
         scores["end_point_error_mm"] = errors["end_point_error_mm_after"]
     return {"subject": sample.name, **scores, "seconds": seconds}
 

@@ -65,7 +65,8 @@ class Averaged(Method):
     method: Method
 
     def __post_init__(self) -> None:
-        if not self.method.takes_flips:
+        card = self.method.card
+        if card and card.flips_in_training is False:
             raise without_flips(self.method)
 
     def __str__(self) -> str:

@@ -1,13 +1,14 @@
 """What others need to know of a method. Nobody outside this folder asks for its type."""
 
-from dataclasses import fields
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import torch
 from torch import nn
 
 from vrnet.devices import CPU as CPU
 from vrnet.errors import BadInput
+from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 from vrnet.methods.parameters import check_at_most
 from vrnet.variational.cascade import Initializer, Spacing
 
@@ -19,6 +20,40 @@ Images = Literal["pair", "cine"]
 
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
 MASKS_OF_SOLVERS = "a weight in the data term"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a model with weights is, and what it expects."""
+
+    method: str
+    """The name of the method, such as R-L1-3x2, from which the model is built again."""
+    dimension: int
+    spacing_mm: tuple[float, ...]
+    """The spacing of the images it was trained on."""
+    normalisation: Scaling
+    """How intensities were scaled in training, and are in use."""
+    trained_on: str
+    version: str
+    """The version of vrnet that trained it."""
+    commit: str = ""
+    """The commit of the checkout that trained it; this and what follows are empty where they are not known."""
+    torch: str = ""
+    device: str = ""
+    labels_in_training: bool = False
+    """Whether labels had a part in the loss that it, or what its training began with, was trained with."""
+    flips_in_training: bool | None = None
+    """Whether it was shown mirrored images in training, the last of several; None where that is not known."""
+    started_from: str = ""
+    """The weights that its training began with, and what these were trained on; empty where it began with none."""
+
+    def __post_init__(self) -> None:
+        h = self.spacing_mm
+        in_reach = all(MIN_SPACING_MM <= x <= MAX_SPACING_MM for x in h)
+        if self.dimension not in (2, 3) or len(h) != self.dimension or not in_reach:
+            raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
+        if self.normalisation not in get_args(Scaling):
+            raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
 
 
 class LossTerms(NamedTuple):
@@ -39,6 +74,8 @@ class Method(Protocol):
     """Where it can run."""
     is_trainable: bool = False
     """Whether it must be trained, and given weights, before it can register."""
+    card: Card | None = None
+    """What its model is, if it has one with weights."""
 
     @property
     def summary(self) -> str:
@@ -50,17 +87,17 @@ class Method(Protocol):
     @property
     def dimensions(self) -> tuple[int, ...]:
         """The dimensions of the images that it can register: 2, 3 or both."""
-        return (2, 3)
+        return (self.card.dimension,) if self.card else (2, 3)
 
     @property
     def scaling(self) -> Scaling:
         """How the intensities of a pair are brought to [0, 1] for it."""
-        return "jointly"
+        return self.card.normalisation if self.card else "jointly"
 
     @property
     def own_spacing(self) -> Spacing:
         """The spacing in mm that it takes images to have where none is given; None: voxels are cubes."""
-        return None
+        return self.card.spacing_mm if self.card else None
 
     @property
     def masks(self) -> str:
@@ -71,11 +108,6 @@ class Method(Protocol):
     def is_network(self) -> bool:
         """Whether it is made of convolutions, which are worth sharing among threads and recording on a GPU."""
         return False
-
-    @property
-    def takes_flips(self) -> bool:
-        """Whether mirrored images are as good for it; not for a network that was trained without them."""
-        return True
 
     @property
     def weights(self) -> str | None:

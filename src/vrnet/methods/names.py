@@ -25,14 +25,13 @@ from vrnet.methods.averaged import AVERAGED, Averaged, averaged
 from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
 from vrnet.methods.bundled import BUNDLED, MODELS, SOLVER, Default, bundled_file, is_bundled, load_bundled
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import Images, Method, Scaling, Trainable
+from vrnet.methods.method import Card, Images, Method, Scaling, Trainable
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import (
     FAMILIES,
     SUFFIX,
-    Card,
     load_method,
     load_weights,
     made_by_fields,

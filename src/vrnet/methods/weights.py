@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -17,9 +17,8 @@ from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
-from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 from vrnet.methods.baselines import Siamese, VoxelMorph, parse_baseline
-from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Method, Scaling, Trainable
+from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Card, Method, Trainable
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import parse_vrnet
@@ -84,40 +83,6 @@ SUFFIX = ".safetensors"
 KEY = "vrnet"
 """Where the header of a file has the card."""
 ADVICE = "give a file that this version's vrnet train wrote"
-
-
-@dataclass(frozen=True)
-class Card:
-    """What a model is, and what it expects."""
-
-    method: str
-    """The name of the method, such as R-L1-3x2, from which the model is built again."""
-    dimension: int
-    spacing_mm: tuple[float, ...]
-    """The spacing of the images it was trained on."""
-    normalisation: Scaling
-    """How intensities were scaled in training, and are in use."""
-    trained_on: str
-    version: str
-    """The version of vrnet that trained it."""
-    commit: str = ""
-    """The commit of the checkout that trained it; this and what follows are empty where they are not known."""
-    torch: str = ""
-    device: str = ""
-    labels_in_training: bool = False
-    """Whether labels had a part in the loss that it, or what its training began with, was trained with."""
-    flips_in_training: bool | None = None
-    """Whether it was shown mirrored images in training, the last of several; None where that is not known."""
-    started_from: str = ""
-    """The weights that its training began with, and what these were trained on; empty where it began with none."""
-
-    def __post_init__(self) -> None:
-        h = self.spacing_mm
-        in_reach = all(MIN_SPACING_MM <= x <= MAX_SPACING_MM for x in h)
-        if self.dimension not in (2, 3) or len(h) != self.dimension or not in_reach:
-            raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
-        if self.normalisation not in get_args(Scaling):
-            raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
 
 
 def made_by_fields(made_by: Mapping[str, str | None]) -> dict[str, Any]:
@@ -209,7 +174,7 @@ TRAINED_ADVICE = {
 class Trained(Method):
     """A learned method with weights, ready to register."""
 
-    card: Card
+    card: Card = field()
     models: ModelOnDevices = field(repr=False)
     file: str
     """The name of the file that it came from."""
@@ -234,28 +199,12 @@ class Trained(Method):
         return tuple(field.name for field in fields(self))
 
     @property
-    def dimensions(self) -> tuple[int, ...]:
-        return (self.card.dimension,)
-
-    @property
-    def scaling(self) -> Scaling:
-        return self.card.normalisation
-
-    @property
-    def own_spacing(self) -> Spacing:
-        return self.card.spacing_mm
-
-    @property
     def masks(self) -> str:
         return MASKS_OF_NETWORKS if self.is_network else MASKS_OF_SOLVERS
 
     @property
     def is_network(self) -> bool:
         return next(self.model.parameters(), None) is not None  # a template has no parameters
-
-    @property
-    def takes_flips(self) -> bool:
-        return self.card.flips_in_training is not False
 
     @property
     def weights(self) -> str | None:

@@ -20,8 +20,8 @@ from vrnet.errors import BadInput
 from vrnet.fields.calculus import warp_labels
 from vrnet.files import exists, write_rows
 from vrnet.methods.bundled import bundled_file, is_bundled
-from vrnet.methods.method import Trainable
-from vrnet.methods.weights import Card, load_weights, made_by_fields, read_card, save_weights, template_shape
+from vrnet.methods.method import Card, Trainable
+from vrnet.methods.weights import load_weights, made_by_fields, read_card, save_weights, template_shape
 from vrnet.provenance import provenance
 from vrnet.training.loss import Loss, loss_of
 from vrnet.training.pairs import Pairs

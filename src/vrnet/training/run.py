@@ -17,8 +17,6 @@ from vrnet.training.settings import fill_settings
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
 FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
-LOCK = ".lock"
-"""A file that is there while a run is trained."""
 Row = dict[str, int | float]
 """A row of metrics.csv: the step, the mean loss since the row before, the rate, the scores on validation."""
 Setting = None | bool | int | float | str | tuple[Any, ...] | dict[str, Any]
@@ -56,7 +54,6 @@ class Run:
 
     @property
     def is_begun(self) -> bool:
-        """Whether any file of a run is there."""
         return any(files.exists(self.folder / name) for name in FILES)
 
     def check(self, resume: bool) -> None:
@@ -79,16 +76,13 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep others from training in the folder meanwhile: BadInput for them, and where it cannot be written in."""
+        """Keep others from training in the folder meanwhile: BadInput for them."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with files.hold_lock(self.folder / LOCK):
+            with files.hold_lock(self.folder / ".lock"):
                 yield
         except BlockingIOError as error:
             told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
-            raise BadInput(told) from error
-        except OSError as error:
-            told = f"cannot write in {self.folder} ({error.strerror}): make room, then `resume`"
             raise BadInput(told) from error
 
     def begin(self, config: Mapping[str, Any], provenance: Mapping[str, str | None]) -> None:
@@ -99,7 +93,6 @@ class Run:
             files.write_json(found | {"provenance": [*makers, dict(provenance)]}, self.folder / CONFIG)
 
     def config(self) -> dict[str, Any]:
-        """What config.json holds."""
         path = self.folder / CONFIG
         found = files.read_json(path)
         files.read_record(found, RunConfig, path, "choose another folder")

@@ -15,13 +15,9 @@ MAX_SEED = 2**31 - 1
 MAX_COUNT = 100_000_000
 """Steps and pairs: at a thousand steps per second, more than a day of them."""
 RANGES = {
-    "steps": (1, MAX_COUNT),
-    "batch": (1, MAX_COUNT),
-    "validate_every": (1, MAX_COUNT),
-    "warm_up": (0, MAX_COUNT),
-    "seed": (0, MAX_SEED),
-    "hold": (0, 1),
-}
+    **dict.fromkeys(("steps", "batch", "validate_every"), (1, MAX_COUNT)),
+    "warm_up": (0, MAX_COUNT), "seed": (0, MAX_SEED), "hold": (0, 1),
+}  # fmt: skip
 """The least and the most of settings that are counts or parts."""
 MAX_WEIGHT = 1e30
 """Rate and α must be numbers in float32, too."""

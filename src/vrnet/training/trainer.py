@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from numpy.random import SeedSequence
@@ -42,8 +42,13 @@ class Trainer:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
         self.loss = loss_of(method, settings, pairs.structures)
         """That of pairs which one process has, as in validation."""
-        self.step_loss = replace(self.loss, total=self.sum_over_processes) if fabric.world_size > 1 else self.loss
-        """That of a step, whose pairs all processes share."""
+        self.step_loss = self.loss
+        if fabric.world_size > 1:
+            # All processes share the pairs of a step. The gradient of their sum is summed over their losses, which are
+            # equal, and Lightning takes the mean of the gradients: that is the gradient of one process.
+            self.step_loss = replace(
+                self.loss, total=lambda x: cast(Tensor, fabric.all_gather(x, sync_grads=True)).sum(0)
+            )
         torch.manual_seed(settings.seed)
         self.model = method.build(len(pairs.shape)).to(fabric.device)
         on_gpu = fabric.device.type == "cuda"
@@ -98,13 +103,6 @@ class Trainer:
             clip_grad_norm_(self.model.parameters(), self.settings.clip)  # all devices have the same gradients by now
         self._optimizer.step()
         return value.detach()
-
-    def sum_over_processes(self, value: Tensor) -> Tensor:
-        """The sum of the values of all processes, in each of them; each must call this.
-
-        Its gradient is summed over their losses. Where these are equal and Lightning takes the mean of the gradients,
-        that is the gradient of one process."""
-        return self.fabric.all_gather(value, sync_grads=True).sum(0)  # type: ignore[union-attr]
 
 
 # Gradient checkpointing: what a row of a cascade computes, a linearisation and its steps, is not kept, but computed

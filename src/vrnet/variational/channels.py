@@ -47,8 +47,11 @@ def self_similarity(
 
     D is the mean squared difference of the patches about the two neighbours, each `distance` from the voxel along an
     axis, and V the mean of D − min D over the pairs. (M. Heinrich et al., MICCAI 2013.)"""
-    steps = [(axis, max(1, n)) for axis, n in enumerate(in_voxels(distance, h))]
-    neighbours = [shift(I, axis, sign * n) for axis, n in steps for sign in (-1, 1)]
+    neighbours = []
+    for axis, n in enumerate(in_voxels(distance, h), start=2):
+        places = torch.arange(I.shape[axis], device=I.device)
+        for step in (-max(1, n), max(1, n)):  # I(x + step), border repeated
+            neighbours.append(I.index_select(axis, (places + step).clamp(0, I.shape[axis] - 1)))
     at_right_angles = [(a, b) for a, b in combinations(range(len(neighbours)), 2) if a // 2 != b // 2]
     patches = in_voxels(radius, h)
     D = torch.cat([local_mean((neighbours[a] - neighbours[b]).square(), patches) for a, b in at_right_angles], dim=1)
@@ -57,9 +60,3 @@ def self_similarity(
     middle = V.flatten(1).mean(1).view(-1, *[1] * (I.dim() - 1))
     V = torch.maximum(torch.minimum(V, GREATEST_VARIANCE * middle), LEAST_VARIANCE * middle)
     return torch.exp(-D / (V + torch.finfo(I.dtype).tiny))
-
-
-def shift(I: Float[Tensor, "b c *s"], axis: int, steps: int) -> Float[Tensor, "b c *s"]:
-    """I(x + steps) along an axis, border repeated."""
-    n = I.shape[2 + axis]
-    return I.index_select(2 + axis, torch.arange(steps, n + steps, device=I.device).clamp(0, n - 1))

@@ -5,7 +5,6 @@
 DATA_TERMS: solvers, networks, energies, losses, names and commands then know it.
 
 L1 and L2 compare intensities, which must mean the same in both images; LNCC, MIND, NMI and Remap do not need that.
-
 ρ may have several channels (vector images: gradients, patches, features). The length |u − v| is taken in space, so that
 G, the gradient in space, stands where J would if voxels were cubes.
 """
@@ -38,8 +37,6 @@ from vrnet.variational.linearize import (
     solve_damped,
     squares,
 )
-
-# What the numbers of a term may be, said beside them and checked when one is made.
 
 
 class Limited:
@@ -276,13 +273,9 @@ class BothContrastsLNCC(LNCC):
 
     summary = "local correlation of images that show two contrasts"
 
-    def contrasts(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
-        """Both images in both contrasts."""
-        return I0, I1w
-
     def compare(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
         """The channels of the warped image and their residuals, so scaled that ½ the mean of their squares is D."""
-        A0, A1w = self.contrasts(I0, I1w, h, weight)
+        A0, A1w = contrast.learn_curves(I0, I1w, h, weight).apply(I0, I1w) if self.learns_contrast else (I0, I1w)
         share = normalize(contrast.trust(A0, A1w, weight), p=1) * 2
         factors = share.sqrt().repeat(1, len(self.radii)).view(len(I0), -1, *[1] * (I0.dim() - 2))
         seen = self.channels(A1w, h)
@@ -303,9 +296,6 @@ class Remap(BothContrastsLNCC):
     name = "Remap"
     summary = "local correlation once contrasts are remapped (images of any two contrasts)"
     learns_contrast = True
-
-    def contrasts(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
-        return contrast.learn_curves(I0, I1w, h, weight).apply(I0, I1w)
 
 
 DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI(), Remap())}

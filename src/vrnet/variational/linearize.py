@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import final
 
 import torch
 from jaxtyping import Float
@@ -28,6 +29,7 @@ SMALLEST_WEIGHT = 1e-6
 """Where the weight is less, the data term counts for nothing: θ/w would overflow."""
 
 
+@final
 @dataclass(frozen=True)
 class Masks:
     """How much each voxel of either image counts: 1 inside its mask, 0 outside, between them on coarser grids; in a
@@ -52,7 +54,6 @@ class Masks:
         return common.lerp(I0, self.fixed), common.lerp(I1, self.moving)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Masks":
-        """Both masks changed alike."""
         return Masks(change(self.fixed), change(self.moving))
 
 
@@ -203,10 +204,6 @@ def solve_damped(A: Float[Tensor, "b d d *s"], b: Field, theta: Float[Tensor, "*
     return torch.stack(x, dim=1)
 
 
-INTERIOR_POINT_ROUNDS = 15
-SMALLEST_SCALE = 1e-5
-
-
 def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[Tensor, "*n c"]:
     """argmax of ⟨r, z⟩ − ⟨z, Gz⟩/2 over |z| ≤ 1, for small positive definite G, by an interior-point method.
 
@@ -214,9 +211,9 @@ def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Flo
     twentieth of what it was, and stops short of the walls of the box; a dozen reach five digits whatever G is. In
     float64, since close to a wall float32 has no digits left."""
     dtype, G, r = r.dtype, G.double(), r.double()
-    scale = r.abs().amax(-1, keepdim=True) + SMALLEST_SCALE
+    scale = r.abs().amax(-1, keepdim=True) + 1e-5
     z, a, b = torch.zeros_like(r), scale.expand_as(r), scale.expand_as(r)
-    for _ in range(INTERIOR_POINT_ROUNDS):
+    for _ in range(15):
         above, below = 1 - z, 1 + z
         mu = (a * above + b * below).mean(-1, keepdim=True) / 20
         mu = torch.maximum(mu, 10 * torch.finfo(r.dtype).eps * scale)

@@ -113,8 +113,11 @@ class Quadratic(Regularizer, Protocol):
     order: ClassVar[int]
 
     def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
-        symbol = laplacian_symbol(u.shape[2:], h, u) ** self.order
-        return cosine_transform(cosine_transform(u) / (1 + weight * symbol), inverse=True), None
+        laplacian = u.new_zeros(u.shape[2:])  # −Δ = ∇ᵀ∇ has the eigenvalues Σ_i 4 sin²(πk_i/2n_i) / h_i²
+        for i, (n, edge) in enumerate(zip(u.shape[2:], h, strict=True)):
+            frequency = torch.arange(n, dtype=u.dtype, device=u.device) * (pi / (2 * n))
+            laplacian += 4 / edge**2 * frequency.sin().square().view(-1, *[1] * (u.dim() - 3 - i))
+        return cosine_transform(cosine_transform(u) / (1 + weight * laplacian**self.order), inverse=True), None
 
 
 @dataclass(frozen=True)
@@ -157,16 +160,14 @@ class Gaussian(Regularizer):
     is_for_training = False
 
     def value(self, u: Field, h: RelativeSpacing) -> Density:
-        """Zero: the energy that is watched is the data term alone."""
-        return torch.zeros_like(u[:, 0])
+        return torch.zeros_like(u[:, 0])  # the energy that is watched is the data term alone
 
     def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
         """u smoothed with a standard deviation of `weight` shortest edges."""
         return smooth(u, tuple(weight / edge for edge in h)), None
 
     def strength(self, lam: float, theta: float) -> float:
-        """λ: the standard deviation, whatever θ is."""
-        return lam
+        return lam  # the standard deviation, whatever θ is
 
 
 @dataclass(frozen=True)
@@ -234,12 +235,3 @@ def cosine_transform(u: Float[Tensor, "b c *s"], inverse: bool = False) -> Float
         basis = cosine_basis(u.shape[axis], u.dtype, u.device)
         u = torch.matmul(u.transpose(axis, -1), basis if inverse else basis.T).transpose(axis, -1)
     return u
-
-
-def laplacian_symbol(shape: tuple[int, ...], h: RelativeSpacing, like: Tensor) -> Float[Tensor, "*s"]:
-    """Eigenvalues of −Δ = ∇ᵀ∇ on the cosine basis: Σ_i 4 sin²(πk_i/2n_i) / h_i²."""
-    total = like.new_zeros(shape)
-    for i, (n, edge) in enumerate(zip(shape, h, strict=True)):
-        frequency = torch.arange(n, dtype=like.dtype, device=like.device) * (pi / (2 * n))
-        total += 4 / edge**2 * frequency.sin().square().view(-1, *[1] * (len(shape) - 1 - i))
-    return total
