@@ -24,9 +24,6 @@ from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
 
-STILL_MM = 1e-3
-"""Files keep displacements to about a tenth of this."""
-
 
 def measure(result: PairResult) -> dict[str, Any]:
     """What metrics.json holds, but for the verdict: what was run, how good it is, and which files there are."""
@@ -130,8 +127,8 @@ def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
     ).copy()
     field[list(ordered.backward)] *= -1
     grid, u, axes = ordered.flipped(ordered.backward), torch.from_numpy(field), range(len(field))
-    if len(field) == 3:  # of several still axes, the one that slices lie across, though another may have been said
-        still = [axis for axis in axes if np.abs(field[axis]).max() * grid.spacing[axis] < STILL_MM]
+    if len(field) == 3:  # of several still axes, the one that slices lie across; files keep a tenth of 1e-3 mm
+        still = [axis for axis in axes if np.abs(field[axis]).max() * grid.spacing[axis] < 1e-3]
         if still:
             across = grid.across if grid.across in still else still[0]
             return batch_regularity(u[[axis for axis in axes if axis != across]].movedim(1 + across, 0))

@@ -21,8 +21,6 @@ from vrnet.variational.linearize import Field, Images, Masks
 AVERAGED = "+average"
 """What the name of a method ends with if it is averaged."""
 WORDS = "averaged over flips and quarter turns of the pair"
-SQUARE_TOLERANCE = 1e-3
-"""Edges of a voxel that differ by less than this part are equally long."""
 
 
 def turn(I: Float[Tensor, "b c *s"], order: tuple[int, ...], flipped: tuple[int, ...]) -> Float[Tensor, "b c *t"]:
@@ -48,7 +46,7 @@ class AverageOverTurns(nn.Module):
 
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         d, total, own = I0.dim() - 2, zeros(I0), spacing or self.own_spacing
-        is_square = own is None or abs(own[0] / own[1] - 1) < SQUARE_TOLERANCE
+        is_square = own is None or abs(own[0] / own[1] - 1) < 1e-3
         orders = list(permutations(range(d))) if d == 2 and is_square else [tuple(range(d))]
         flips = [tuple(axis for axis in range(d) if chosen[axis]) for chosen in product((False, True), repeat=d)]
         for g in product(orders, flips):

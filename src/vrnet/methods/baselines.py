@@ -17,8 +17,6 @@ from vrnet.networks.denoisers import Predict, Recurse
 from vrnet.networks.unet import half_unet, unet
 from vrnet.variational.cascade import Cascade, Initializer, Keep, Step, no_motion
 
-SIAMESE_WIDTH = 64
-
 
 @dataclass(frozen=True)
 class VoxelMorph(Trainable):
@@ -50,7 +48,7 @@ class Siamese(Trainable):
         return f"Siamese{suffix(self.width)}"
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
-        return Cascade(Predict(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)
+        return Cascade(Predict(siamese.Siamese(d, self.width or 64)), []).to(device)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The iterative solvers: a data term and a regulariser of any names, coarse to fine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,8 +17,6 @@ from vrnet.variational.solver import Energy, Solver
 
 MAX_STEPS, MAX_LEVELS = 100_000, 32
 """More of either is a slip of the pen, which would never end."""
-ROUNDS = 2
-"""How often the coarser levels are solved if the data term learns the contrast of the images from their result."""
 Thetas = tuple[float, float]
 
 
@@ -110,7 +108,7 @@ class Variational(Method):
             coarser = BothContrastsLNCC() if data.learns_contrast else data
             init = CoarseToFine(Cascade(init, steps(self.warps, 0.0), coarser.linearize))
         if data.learns_contrast:
-            init = RelearnContrast(init, ROUNDS)
+            init = RelearnContrast(init, rounds=2)
         finest = Cascade(init, steps(finest_warps, value_in(self.momentum, d)), data.linearize)
         return Solver(finest, Energy(data, regularizer, lam), self.tolerance)
 
@@ -121,10 +119,10 @@ FEW_AT_THE_FINEST: dict[str, Any] = {"finest_warps": PerDimension(0, 10), "momen
 """In volumes the finest level takes nearly all the time: it has few steps there, with a momentum."""
 # L1 and L2 were tuned on the validation subjects of ACDC (benchmarks/tune.py), LNCC, MIND and NMI on the training and
 # validation subjects of ACDC and hippocampus (results/tuning_solvers.csv); Remap, whose channels are those of LNCC, has
-# λ and θ of LNCC. The momentum of Gaussian-LNCC was chosen on the pair of brains that benchmarks/volumes.py measures,
+# its parameters. The momentum of Gaussian-LNCC was chosen on the pair of brains that benchmarks/volumes.py measures,
 # whose Dice is no held-out figure, and its warps in 3D on the validation pairs of hippocampus. A momentum roughens
 # fields: λ is 0.6 in volumes, not the 0.5 found without, so that most of these pairs have the verdict good.
-PRESETS = (
+PRESETS: tuple[Variational, ...] = (
     Variational("TV", "L1"),
     Variational("TV", "L2", lam=0.01, theta=(0.01, 0.05)),
     Variational("Diffusion", "L1", lam=0.1, theta=(0.05, 0.5), iterations=5),
@@ -145,11 +143,8 @@ PRESETS = (
     Variational("Diffusion", "NMI", lam=PerDimension(0.1, 0.03), theta=(0.3, 0.3), **COMPOSED),
     Variational("Bending", "NMI", lam=PerDimension(1.0, 0.3)),
     Variational("Gaussian", "NMI", lam=PerDimension(1.0, 0.5), theta=PerDimension((1.0, 1.0), (0.3, 0.3)), **COMPOSED),
-    Variational("TV", "Remap", lam=0.1),
-    Variational("Diffusion", "Remap", lam=0.01, theta=(0.1, 0.1), **COMPOSED),
-    Variational("Bending", "Remap", lam=0.1),
-    Variational("Gaussian", "Remap", lam=PerDimension(0.7, 0.6), theta=(0.1, 0.1), **FEW_AT_THE_FINEST, **COMPOSED),
 )
+PRESETS += tuple(replace(method, data="Remap") for method in PRESETS if method.data == "LNCC")
 
 
 def preset(regularizer: str, data: str) -> Variational:

@@ -156,18 +156,10 @@ class SkipInitialisation(TorchFunctionMode):
 
 # Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at.
 
-SPACING_TOLERANCE = 0.05
-"""An axis whose spacing is within this part of the model's is not resized."""
 MAX_SPACING_RATIO = 3.0
 """How many times coarser or finer than the model's own: structures of that size in voxels it has never seen."""
 UNIT_RATIO = 16
 """Spacings that differ by so many times are more likely in different units."""
-UNET_MULTIPLE, ROUNDING_TOLERANCE = 16, 0.01
-"""A size within this part of a multiple of 16 becomes that multiple, since a U-Net pads up to the next."""
-TRAINED_ADVICE = {
-    2: 'register slices one by one (`slices="each"`; of arrays, slice_axis=)',
-    3: 'give it volumes, and register them whole (without `slices="each"`; of arrays, slice_axis=)',
-}
 
 
 @dataclass(frozen=True)
@@ -229,8 +221,10 @@ class Trained(Method):
 
     def build(self, d: int, device: torch.device = CPU) -> "AtSpacing":
         if d != self.card.dimension:
+            slices = 'register slices one by one (`slices="each"`; of arrays, slice_axis=)'
+            whole = 'give it volumes, and register them whole (without `slices="each"`; of arrays, slice_axis=)'
             own = self.card.dimension
-            raise BadInput(f"{self} in {self.file} is a {own}D model: {TRAINED_ADVICE[own]}")
+            raise BadInput(f"{self} in {self.file} is a {own}D model: {slices if own == 2 else whole}")
         return AtSpacing(self.models.on(device).eval(), self.card.spacing_mm)
 
 
@@ -255,16 +249,17 @@ class AtSpacing(nn.Module):
 def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
     """The shape, over the same extent, whose voxels are as nearly as can be as far apart as wanted.
 
-    An axis within 5 % of that stays as it is: hearts differ in size by more, and interpolating would only blur."""
+    An axis within 5 % of that stays as it is: hearts differ in size by more, and interpolating would only blur. A size
+    within 1 % of a multiple of 16 becomes that multiple, since a U-Net pads up to the next."""
     if not is_in_reach(wanted, spacing):
         told = f"the model works at {millimetres(wanted)} and the images have {millimetres(spacing)}"
         raise BadInput(f"{told}: are they in mm?")
     found = []
     for n, h, own in zip(shape, spacing, wanted, strict=True):
         exact = (n - 1) * h / own + 1
-        multiple = UNET_MULTIPLE * round(exact / UNET_MULTIPLE)
-        size = multiple if abs(multiple - exact) <= ROUNDING_TOLERANCE * exact else round(exact)
-        found.append(n if abs(h / own - 1) <= SPACING_TOLERANCE else max(2, size))
+        multiple = 16 * round(exact / 16)
+        size = multiple if abs(multiple - exact) <= 0.01 * exact else round(exact)
+        found.append(n if abs(h / own - 1) <= 0.05 else max(2, size))
     return tuple(found)
 
 

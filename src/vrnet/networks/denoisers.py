@@ -118,16 +118,13 @@ def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b
 # Gaussian of one voxel and followed for one unit of time; moves are composed, not added. The flow of a rough velocity
 # may still fold a little between voxels.
 
-SMOOTHING_VOXELS = 1.0
-"""The standard deviation of the Gaussian that velocities are smoothed by."""
-
 
 def flow(velocity: Field) -> Field:
     """exp(G₁ ∗ velocity): where the smoothed velocity, in voxels, carries each voxel within one unit of time."""
     with torch.autocast(velocity.device.type, enabled=False):  # products need single precision
         for n in velocity.shape[2:]:  # one product along each axis takes fewer kernels than `smooth` on a GPU
             ones = torch.eye(n, dtype=velocity.dtype, device=velocity.device)
-            matrix = smooth(ones[None, None], (SMOOTHING_VOXELS, 0.0))[0, 0]
+            matrix = smooth(ones[None, None], (1.0, 0.0))[0, 0]
             velocity = torch.tensordot(velocity, matrix, dims=([2], [1]))  # the axis goes last: after all, all are back
     return exp(velocity)
 

@@ -21,8 +21,6 @@ from vrnet.networks.denoisers import FIELD_SCALE
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 FULL_CHANNELS = 16
 """A 2D convolution on ARM takes as long for fewer channels of its result."""
-HALF_INPUTS, HALF_OUTPUTS = 16, 32
-"""Convolutions of fewer channels are not quicker in half precision, or see images, which are more precise."""
 CPUINFO = Path("/proc/cpuinfo")
 HAS_HALF_PRECISION = IS_ARM and CPUINFO.exists() and "asimdhp" in CPUINFO.read_text().split()
 """Whether the processor is an ARM that computes with 16 bits, on Linux: nowhere else was it measured."""
@@ -39,7 +37,7 @@ class Conv2d(nn.Conv2d):
         is_in_use = x.device.type == "cpu" and not torch.is_grad_enabled()
         if not (HAS_HALF_PRECISION and is_in_use and x.dtype in (torch.float32, torch.float16)):
             return super().forward(x)
-        is_wide = self.in_channels >= HALF_INPUTS and self.out_channels >= HALF_OUTPUTS
+        is_wide = self.in_channels >= 16 and self.out_channels >= 32  # others are not quicker, or see precise images
         x = x.half() if is_wide else x.float()
         return self._conv_forward(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
 
@@ -100,7 +98,6 @@ def expand_blocks(conv: nn.ConvTranspose2d | nn.ConvTranspose3d, x: Float[Tensor
     return (y if conv.bias is None else y + conv.bias.to(x.dtype)).movedim(-1, 1)
 
 
-HEAD_STD = 1e-5
 CONVOLUTIONS = {2: Conv2d, 3: Conv3d}
 
 
@@ -209,7 +206,7 @@ def he_initialised(net: nn.Module) -> nn.Module:
 def near_zero(head: nn.Module) -> nn.Module:
     """A last layer whose output starts near zero, so that an untrained residual network is near the identity."""
     for name, parameter in head.named_parameters():
-        nn.init.normal_(parameter, std=HEAD_STD if name == "weight" else 0.0)
+        nn.init.normal_(parameter, std=1e-5 if name == "weight" else 0.0)
     return head
 
 

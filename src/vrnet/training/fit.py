@@ -39,7 +39,6 @@ from vrnet.training.run import (
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer, keep_settings, launch_fabric
 
-AGREE_EVERY_STEPS = 20
 REPORT_EVERY_SECONDS = 0.5
 """How often whoever watches hears of the training: each report waits for the GPU."""
 
@@ -169,7 +168,7 @@ class TrainingLoop:
                 watch(self.status(loss))
             stop = stop_requested()
             if self.fabric.world_size > 1:  # several processes agree now and then: whether one was asked to stop
-                due = self.step % AGREE_EVERY_STEPS == 0
+                due = self.step % 20 == 0
                 stop = due and bool(self.fabric.all_reduce(torch.tensor(float(stop)), reduce_op="sum"))
             if stop:
                 self.checkpoint()

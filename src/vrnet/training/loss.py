@@ -26,8 +26,6 @@ from vrnet.variational.regularizers import REGULARIZERS, TRAINING_PENALTIES, Dif
 Scalar = Float[Tensor, ""]
 Overlaps = Float[Tensor, "3 b k"]
 """Of each pair and label, in voxels: 2⟨p, q⟩, Σ(p + q), and what both images have of it before anything moves."""
-NO_LABEL = 1e-6
-"""Voxels: less than any label has, so that one that is nowhere does not divide by zero."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def one_minus_dice(overlaps: Float[Tensor, "3 *b k"]) -> Float[Tensor, "*b"]:
     """1 − 2⟨p, q⟩ / Σ(p + q): the mean over the labels that either image has; 0 where there is none."""
     meeting, size, size_before = overlaps
     present = (size_before > 0).to(size.dtype)
-    return ((1 - meeting / size.clamp(min=NO_LABEL)) * present).sum(-1) / present.sum(-1).clamp(min=1)
+    return ((1 - meeting / size.clamp(min=1e-6)) * present).sum(-1) / present.sum(-1).clamp(min=1)
 
 
 def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss:

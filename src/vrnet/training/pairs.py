@@ -12,8 +12,6 @@ from torch import Tensor
 from vrnet.data.prepared import PreparedSplit
 from vrnet.errors import BadInput
 
-MAX_PART_OF_GPU_MEMORY = 0.25
-
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -65,7 +63,7 @@ class Pairs:
 
     def move_to(self, device: torch.device) -> "Pairs":
         """The pairs on a device if they take no more than a quarter of its free memory; otherwise where they are."""
-        if device.type == "cuda" and self.images.nbytes > MAX_PART_OF_GPU_MEMORY * torch.cuda.mem_get_info(device)[0]:
+        if device.type == "cuda" and self.images.nbytes > torch.cuda.mem_get_info(device)[0] / 4:
             return self
         labels = None if self.labels is None else self.labels.to(device)
         return replace(self, images=self.images.to(device), index=self.index.to(device), labels=labels)

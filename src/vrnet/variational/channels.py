@@ -11,9 +11,6 @@ from torch import Tensor
 
 from vrnet.fields.calculus import RelativeSpacing, repeat_border
 
-LEAST_VARIANCE, GREATEST_VARIANCE = 1e-3, 1e3
-"""The variance that self-similarity divides by is held within these multiples of its mean over the image."""
-
 
 def local_mean(I: Float[Tensor, "b c *s"], radii: tuple[int, ...]) -> Float[Tensor, "b c *s"]:
     """The mean over a box that reaches radii voxels to each side, border repeated; by running sums."""
@@ -46,7 +43,8 @@ def self_similarity(
     """MIND-SSC: exp(−(D − min D)/V) of each pair of neighbours at right angles: k = 4 pairs in 2D, 12 in 3D.
 
     D is the mean squared difference of the patches about the two neighbours, each `distance` from the voxel along an
-    axis, and V the mean of D − min D over the pairs. (M. Heinrich et al., MICCAI 2013.)"""
+    axis, and V the mean of D − min D over the pairs, within 1/1000 and 1000 of its mean over the image. (M. Heinrich et
+    al., MICCAI 2013.)"""
     neighbours = []
     for axis, n in enumerate(in_voxels(distance, h), start=2):
         places = torch.arange(I.shape[axis], device=I.device)
@@ -58,5 +56,5 @@ def self_similarity(
     D = D - D.amin(1, keepdim=True)
     V = D.mean(1, keepdim=True)
     middle = V.flatten(1).mean(1).view(-1, *[1] * (I.dim() - 1))
-    V = torch.maximum(torch.minimum(V, GREATEST_VARIANCE * middle), LEAST_VARIANCE * middle)
+    V = torch.maximum(torch.minimum(V, 1e3 * middle), 1e-3 * middle)
     return torch.exp(-D / (V + torch.finfo(I.dtype).tiny))

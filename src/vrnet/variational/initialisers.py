@@ -19,18 +19,16 @@ from vrnet.variational.contrast import learn_curves
 from vrnet.variational.linearize import Field, Images, Masks
 
 SMALLEST_AXIS = 16  # voxels that an axis keeps at least
-MAX_ASPECT = 1.501
-"""An axis is halved if its edge is at most so many times the shortest: a little more than 1.5, which spacings rounded
-in a header may or may not reach."""
 
 
 def coarser_shape(shape: tuple[int, ...], spacing: Spacing = None, smallest: int = SMALLEST_AXIS) -> tuple[int, ...]:
     """Half the voxels along each axis that keeps enough of them and is about as finely sampled as any.
 
-    Thick slices are left alone until the voxels within them have grown as wide."""
+    Thick slices, of 1.5 times the shortest edge or more, are left alone until the voxels within them have grown as
+    wide; a little more than 1.5, since spacings are rounded in headers."""
     h = spacing or (1.0,) * len(shape)
     finest = min((edge for n, edge in zip(shape, h, strict=True) if n >= 2 * smallest), default=0.0)
-    keep = [n < 2 * smallest or edge > MAX_ASPECT * finest for n, edge in zip(shape, h, strict=True)]
+    keep = [n < 2 * smallest or edge > 1.501 * finest for n, edge in zip(shape, h, strict=True)]
     return tuple(n if kept else (n + 1) // 2 for n, kept in zip(shape, keep, strict=True))
 
 

@@ -32,7 +32,6 @@ from vrnet.fields.calculus import (
 from vrnet.fields.folds import determinants
 from vrnet.variational.linearize import Density, Field
 
-ROOT_EPSILON = 1e-6
 Scalar = Float[Tensor, ""]
 Memory = Tensor | None
 """What a prox keeps for the next time it is asked: the dual variable of TV. It belongs to the next call, which may
@@ -85,7 +84,7 @@ class TV(Regularizer):
 
     def loss(self, u: Field) -> Scalar:
         """The mean of √(ε + |∇u|²): where the field is flat, the root alone has no gradient."""
-        return (ROOT_EPSILON + squared_gradient(u, (1.0,) * u.shape[1])).sqrt().mean()
+        return (1e-6 + squared_gradient(u, (1.0,) * u.shape[1])).sqrt().mean()
 
     def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
         """v = u + w div p after p ← (p + τ∇v) / max(1, |p + τ∇v|): projected gradient ascent on the dual, |p| ≤ 1.
