@@ -104,15 +104,10 @@ def similarity(
     warped: Real[ndarray, "*s"],
     seen: tuple[Bool[ndarray, "*s"], Bool[ndarray, "*s"]],
 ) -> dict[str, float]:
-    """Mean absolute difference from fixed, in its intensities, and correlation with it, of the voxels seen before the
-    registration and after it."""
-    before, after = (fixed[seen[0]], moving[seen[0]]), (fixed[seen[1]], warped[seen[1]])
-    return {
-        "mae_before": metrics.mean_absolute_error(*before),
-        "mae_after": metrics.mean_absolute_error(*after),
-        "ncc_before": metrics.normalised_cross_correlation(*before),
-        "ncc_after": metrics.normalised_cross_correlation(*after),
-    }
+    """Mean absolute difference from fixed, and correlation with it, of the voxels seen, before and after."""
+    pairs = {"before": (fixed[seen[0]], moving[seen[0]]), "after": (fixed[seen[1]], warped[seen[1]])}
+    found = {f"mae_{when}": metrics.mean_absolute_error(*pair) for when, pair in pairs.items()}
+    return found | {f"ncc_{when}": metrics.normalised_cross_correlation(*pair) for when, pair in pairs.items()}
 
 
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:

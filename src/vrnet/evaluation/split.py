@@ -39,10 +39,8 @@ from vrnet.vocabulary import Folds
 def measure_subject(
     sample: Sample, find: Initializer, structures: Mapping[str, int], device: torch.device = CPU, folds: Folds = "keep"
 ) -> Row:
-    """The scores of one subject, each the mean over its pairs, and the seconds per pair, one pair at a time.
-
-    Overlaps where both images have labels; the end-point error where the motion is known, of labelled voxels if fixed
-    has labels."""
+    """The scores of one subject, each the mean over its pairs, and seconds per pair: overlaps where both have labels,
+    the end-point error where the motion is known, of labelled voxels if fixed has labels."""
     start = perf_counter()
     with torch.inference_mode():
         pairs = zip(sample.fixed.to(device), sample.moving.to(device), strict=True)
@@ -180,10 +178,8 @@ class MeasureSubject:
 def build_once(
     choice: MethodSpec, device: str, shape: tuple[int, ...], spacing: tuple[float, ...]
 ) -> tuple[Method, Initializer]:
-    """The method, and what finds the field of a pair of this shape and spacing: built once for subjects that are alike.
-
-    A network on a GPU is recorded as a CUDA graph, which works for one shape alone; what it is recorded on does not
-    matter."""
+    """The method, and what finds the field of a pair of this shape and spacing, built once for subjects that are alike:
+    a network on a GPU is recorded as a CUDA graph, which works for one shape alone."""
     ready = choice.load().resolve(len(spacing), spacing)
     find = ready.build(len(spacing), torch.device(device))
     is_random = isinstance(find, nn.Module) and any(isinstance(part, Noise) for part in find.modules())

@@ -68,9 +68,7 @@ def names() -> dict[str, str]:
 
 
 def parse(name: str) -> Method:
-    """The method of that name, with its tuned parameters but for those that follow in brackets.
-
-    A learned one has no weights yet, but for the bundled ones."""
+    """The method of that name, with the parameters in brackets; a learned one has weights only if it is bundled."""
     alone = without_average(name)
     if alone != name:
         return averaged(parse(alone))
@@ -172,15 +170,10 @@ class MethodSpec:
 
 
 def parse_method(
-    method: object,
-    weights: Path | None = None,
-    settings: Iterable[str] = (),
-    average: bool = False,
+    method: object, weights: Path | None = None, settings: Iterable[str] = (), average: bool = False,
     images: Images = "pair",
-) -> MethodSpec:
-    """What is asked for: a name, or `default` and a file of weights, or a method itself.
-
-    BadInput if there is no such method, or it cannot register."""
+) -> MethodSpec:  # fmt: skip
+    """What is asked for: a name, `default` and a file of weights, or a method; BadInput if it cannot register."""
     if isinstance(method, str):
         spec = MethodSpec(method, weights and weights.absolute(), tuple(settings), average, images)
         load_once.cache_clear()  # the file may be another since it was last asked for
@@ -217,8 +210,7 @@ def load_once(spec: MethodSpec) -> Method:
             told = f"leave out the name, or give the weights of {alone}"
             raise BadInput(f"{spec.weights} holds {found}, not {alone}: {told}")
     elif given and is_default:
-        told = f'name it too, such as `method="{SOLVER}"`, used for volumes'
-        raise BadInput(f"parameters are those of a method: {told}")
+        raise BadInput(f'parameters are those of a method: name it too, such as `method="{SOLVER}"`, used for volumes')
     else:
         found = with_weights(parse(alone))
     found = with_parameters(found, given)

@@ -92,10 +92,6 @@ class VRNet(Trainable):
             raise BadInput(
                 f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
             )
-        if self.start_weights == "he" and self.denoiser == "U":
-            raise BadInput(f"{self}: weights of U are drawn by He's rule anyway: leave out he")
-        if self.data == NO_DATA and (self.penalty == "frozen" or self.theta != VRNet.theta):
-            raise BadInput(f"{self} has no data steps, and so no θ: leave out what is said of it")
         if self.data == NO_DATA and self.init != "unet" and not DENOISERS[self.denoiser].sees_images:
             raise BadInput(f"no part of {self} sees the images: choose C or D, or leave out {self.init}")
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
@@ -120,13 +116,11 @@ class VRNet(Trainable):
         step, total = self._step(d), self.warps * self.iterations
         flat = [step] * total if self.parameters == "Θ1" else [step, *(self._step(d) for _ in range(total - 1))]
         rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
-        return Cascade(self._init(d), rows, DATA_TERMS.get(self.data, L2()).linearize).to(device)
-
-    def _init(self, d: int) -> Initializer:
-        if self.init == "zeros":
-            return no_motion
-        start = denoisers.Predict(self._net(d, 2)) if self.init == "unet" else denoisers.Noise()
-        return denoisers.InitialFlow(start) if DENOISERS[self.denoiser].is_diffeomorphic else start
+        init: Initializer = no_motion
+        if self.init != "zeros":
+            init = denoisers.Predict(self._net(d, 2)) if self.init == "unet" else denoisers.Noise()
+            init = denoisers.InitialFlow(init) if DENOISERS[self.denoiser].is_diffeomorphic else init
+        return Cascade(init, rows, DATA_TERMS.get(self.data, L2()).linearize).to(device)
 
     def _step(self, d: int) -> Step:
         kind = DENOISERS[self.denoiser]

@@ -225,9 +225,7 @@ class TrainingLoop:
 
 @contextmanager
 def catch_stop_signals() -> Iterator[Callable[[], bool]]:
-    """A function that says whether Ctrl-C or SIGTERM came, so that the step under way is finished first.
-
-    A second Ctrl-C stops at once."""
+    """A function that says whether Ctrl-C or SIGTERM came; the step under way is finished, unless it comes again."""
     caught: list[int] = []
 
     def catch(number: int, frame: object) -> None:
@@ -254,10 +252,8 @@ def find_start(name: str) -> Path:
 
 
 def validate(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> dict[str, float]:
-    """val_loss and, where there are labels, val_dice of a split; the model learns nothing meanwhile.
-
-    Dice is averaged over the pairs of a subject for each structure, then over the structures, then over the subjects
-    that have labels."""
+    """val_loss and, where there are labels, val_dice of a split: the mean over the pairs of a subject for each
+    structure, then over structures, then over subjects that have labels. The model learns nothing meanwhile."""
     labels, losses, dice = list(prepared.structures.values()), [], []
     was_training = model.training
     model.eval()

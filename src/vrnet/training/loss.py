@@ -121,8 +121,7 @@ def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = (
 
 
 def parse_sum(text: str, known: Mapping[str, Any]) -> Any:
-    """The term of a name, with parameters where it gives them; of several, added by "+" and weighed by "0.5*", their
-    sum."""
+    """The term of a name, with its parameters; of several, added by "+" and weighed by "0.5*", their sum."""
     found = []
     for part in re.split(r"\+(?=[^()]*(?:\(|$))", text):  # a "+" outside brackets
         word, _, name = part.rpartition("*")
