@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 import torch
-from scipy import ndimage, sparse
+from scipy import ndimage
 
 from tests.conftest import SHAPES
 from tests.tetrahedra import checkerboard, relative_volumes, times_covered
 from vrnet import BadInput, Grid, Transform
 from vrnet.devices import use_threads
 from vrnet.fields.calculus import determinant, jacobian
-from vrnet.fields.folds import CELLS_AT_ONCE, MARGIN, Mesh, flatten, smallest_determinant, unfold
+from vrnet.fields.folds import CELLS_AT_ONCE, MARGIN, smallest_determinant, unfold
 
 
 def smooth_noise(shape, sigma=1.0, seed=0):
@@ -219,29 +219,6 @@ def test_folds_that_widening_opens_cost_no_motion(monkeypatch):
     assert not unfold(u).drawn.any()
     monkeypatch.setattr("vrnet.fields.folds.ROUNDS_PER_WIDENING", 10**9)
     assert unfold(u).drawn.any()
-
-
-def test_the_smoothest_field_solves_laplaces_equation_as_scipy_does(d):
-    """At the voxels of a box, also at the border of the image, where the last voxel is repeated."""
-    shape = (14, 12) if d == 2 else (9, 8, 7)
-    u = smooth_noise(shape, 1.0)
-    mesh, inside = Mesh.of(u), np.zeros(shape, bool)
-    inside[(slice(0, 6), *[slice(2, 6)] * (d - 1))] = True
-    number = np.full(shape, -1)
-    number[inside] = np.arange(inside.sum())
-    A, b = sparse.lil_matrix((inside.sum(), inside.sum())), np.zeros((inside.sum(), d))
-    for x in np.argwhere(inside):
-        i = number[tuple(x)]
-        A[i, i] += 2 * d
-        for step in np.vstack([np.eye(d, dtype=int), -np.eye(d, dtype=int)]):
-            y = tuple(np.clip(x + step, 0, np.array(shape) - 1))
-            if inside[y]:
-                A[i, number[y]] -= 1
-            else:
-                b[i] += u[(0, slice(None), *y)].numpy()
-    expected = sparse.linalg.spsolve(A.tocsr(), b)
-    found = mesh.smoothest(flatten(u), torch.from_numpy(np.flatnonzero(inside)), 24)
-    np.testing.assert_allclose(found.numpy().T, expected, atol=1e-4)
 
 
 def test_fields_of_a_batch_do_not_touch(d):

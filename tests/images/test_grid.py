@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from tests.conftest import SHAPES
 from tests.images.conftest import indices, make_grid, picture, smooth_transform, turn
 from vrnet.errors import BadInput
-from vrnet.images.grid import Affine, Grid, check_same_grid, fit_affine, rotation_angle
+from vrnet.images.grid import Affine, Grid, check_same_grid
 from vrnet.images.io import read_image, to_sitk
 from vrnet.images.resample import coverage, resample_image
 from vrnet.images.transforms import Transform
@@ -200,7 +200,7 @@ def test_composition_is_one_map_after_the_other(affine, d):
 def test_the_angle_of_a_rotation_is_that_of_scipy(degrees, d):
     axis = np.array([0.0, 0.0, 1.0]) if d == 2 else np.array([0.6, 0.0, 0.8])
     R = Rotation.from_rotvec(np.radians(degrees) * axis).as_matrix()[:d, :d]
-    assert_allclose(rotation_angle(R), degrees, atol=1e-6)
+    assert_allclose(Affine("rigid", R, np.zeros(d), np.zeros(d)).summary()["rotation_deg"], degrees, atol=1e-6)
 
 
 def test_the_summary_tells_rotation_and_scale_apart(d):
@@ -237,7 +237,7 @@ def test_the_inverse_takes_points_back(affine, d):
 
 def test_the_affine_map_nearest_to_an_affine_motion_is_that_motion(grid, affine):
     still = Transform(np.zeros((len(grid.shape), *grid.shape)), grid)
-    found = fit_affine(still.followed_by(affine).displacement, grid)
+    found = still.followed_by(affine).affine_part()
     x = grid.points(grid.lattice())
     assert_allclose(found.points(x), affine.points(x))
 

@@ -1,4 +1,5 @@
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def test_points_are_lps_and_ras_runs_the_other_way_along_x_and_y(write, space, s
 @pytest.mark.parametrize("space", ["LPS", "RAS"])
 def test_points_come_back_in_the_space_in_which_they_went(write, tmp_path, space):
     points = read_points(write(TABLE), space)
-    write_points(points.with_lps(points.lps + 0.25), tmp_path / "out.csv", space)
+    write_points(replace(points, lps=points.lps + 0.25), tmp_path / "out.csv", space)
     assert_allclose(read_points(tmp_path / "out.csv", space).lps, points.lps + 0.25, atol=1e-6)
 
 
@@ -35,7 +36,7 @@ def test_other_columns_and_the_order_of_all_are_kept(write, tmp_path):
     text = 'name,Z, y ,X,note\napex,3,2,1,"a, b"\nbase,6,5,4,é\n'
     points = read_points(write(text), "LPS")
     assert_allclose(points.lps, [[1, 2, 3], [4, 5, 6]])
-    write_points(points.with_lps(points.lps * 2), tmp_path / "out.csv", "LPS")
+    write_points(replace(points, lps=points.lps * 2), tmp_path / "out.csv", "LPS")
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["name", "Z", " y ", "X", "note"]
@@ -82,5 +83,5 @@ def test_a_table_is_written_whole_or_not_at_all(write, tmp_path):
     with pytest.raises(BadInput, match="cannot write"):
         write_points(points, tmp_path / "in.csv" / "out.csv", "LPS")
     with pytest.raises(ValueError, match="shorter"):
-        write_points(points.with_lps(points.lps[:1]), tmp_path / "out.csv", "LPS")
+        write_points(replace(points, lps=points.lps[:1]), tmp_path / "out.csv", "LPS")
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

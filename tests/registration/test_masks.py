@@ -20,17 +20,8 @@ from vrnet.images.grid import Affine
 from vrnet.images.image import rescale_each, rescale_jointly
 from vrnet.phantom import phantom
 from vrnet.registration.arrays import Plan, solve
-from vrnet.registration.masks import (
-    MARGIN,
-    PairMasks,
-    carry_on,
-    compared_box,
-    compared_voxels,
-    content_box,
-    cut,
-    fade_out,
-    inpaint,
-)
+from vrnet.registration.masks import MARGIN, PairMasks, carry_on, compared_box, content_box, cut, fade_out, inpaint
+from vrnet.registration.pair import PairResult
 from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import fewest_voxels
 
@@ -401,17 +392,20 @@ def disc_at(i, j):
     return Image(mask, GRID)
 
 
-def shift_by(pixels):
-    """The transform that takes x to x + pixels along the first axis."""
+def compared(fixed, moving, pixels, affine=None):
+    """The voxels compared with these masks after a shift along the first axis."""
     u = np.zeros((2, *GRID.shape), np.float32)
     u[0] = pixels
-    return Transform.from_voxels(u, GRID)
+    image, masks = Image(np.zeros(GRID.shape), GRID), PairMasks(fixed, moving)
+    return PairResult(
+        image, image, masks=masks, transform=Transform.from_voxels(u, GRID), warped=image, affine=affine
+    ).compared
 
 
 def test_masks_without_a_voxel_in_common_are_told_of_and_that_of_fixed_is_taken():
     fixed, moving = disc_at(4, 4), disc_at(15, 15)
     with pytest.warns(InputWarning, match="no voxel in common") as told:
-        found = compared_voxels(PairMasks(fixed, moving), GRID, shift_by(0.0))
+        found = compared(fixed, moving, 0.0)
     assert len(told) == 1
     assert np.array_equal(found, fixed.array > 0)
 
@@ -422,7 +416,7 @@ def test_masks_that_the_transform_brings_together_are_not_told_of(pixels):
     fixed, moving = disc_at(6, 8), disc_at(round(6 + pixels), 8)
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)
-        found = compared_voxels(PairMasks(fixed, moving), GRID, shift_by(pixels))
+        found = compared(fixed, moving, pixels)
     both = (fixed.array > 0) & (moving.array > 0)
     assert np.array_equal(found, both if both.any() else fixed.array > 0)
 
@@ -431,7 +425,7 @@ def test_after_an_affine_start_masks_are_compared_where_it_put_them():
     """Headers put these masks two pixels apart, and would leave three of five columns."""
     fixed, moving = disc_at(6, 8), disc_at(8, 8)
     start = Affine("rigid", np.eye(2), np.array([2.0, 0.0]), np.zeros(2))
-    found = compared_voxels(PairMasks(fixed, moving), GRID, shift_by(2.0), start)
+    found = compared(fixed, moving, 2.0, start)
     assert np.array_equal(found, fixed.array > 0)
 
 
@@ -519,7 +513,7 @@ def test_a_volume_in_a_wide_background_is_registered_without_it(method, masked):
     if masked:
         box = compared_box(box, Masks(mask[None, None], torch.ones_like(I0)), (1.0, 1.0, 1.5), fewest)
     assert box != whole(*shape)
-    plan = Plan.of(chosen, shape, (1.0, 1.0, 1.5), None, "cpu")
+    plan = Plan.of(chosen, shape, (1.0, 1.0, 1.5), None, "cpu", "pair")
     found, _ = solve(I0[0, 0], I1[0, 0], inside, plan)
     rescale = rescale_each if chosen.scaling == "each" else rescale_jointly
     seen = [cut(I[None, None], box) for I in rescale(I0[0, 0], I1[0, 0], inside=inside.of_each)]

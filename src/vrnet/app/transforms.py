@@ -1,6 +1,6 @@
 """`vrnet apply`, `vrnet invert` and `vrnet points`: what is done with a transform once it is there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -97,14 +97,14 @@ class Invert:
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
         from vrnet.images.io import read_image
-        from vrnet.images.transforms import TRANSFORM_SUFFIXES, read_if_itk
+        from vrnet.images.transforms import TRANSFORM_SUFFIXES, read_itk
 
         check_not_input([self.out], (self.transform, self.reference))
         check_file(self.out, TRANSFORM_SUFFIXES)
         moving = None if self.reference is None else read_image(self.reference).grid
         with stage_progress() as stage:
             stage("inverting")
-            itk = read_if_itk(self.transform)
+            itk = read_itk(self.transform)
             if itk is not None and moving is not None and itk.GetDimension() != len(moving.shape):
                 raise BadInput(f"{self.transform} is {itk.GetDimension()}D and {self.reference} is not: give MOVING")
             told = self.invert_affine(itk, moving) if itk and itk.IsLinear() else self.invert_field(itk, moving)
@@ -241,7 +241,7 @@ class Points:
         check_file(self.out, (".csv",))
         table = read_points(self.points, self.space)
         moved = map_points(read_point_map(self.transform, *self.then), table.lps)
-        write_points(table.with_lps(moved), self.out, self.space)
+        write_points(replace(table, lps=moved), self.out, self.space)
         print_line(f"Wrote {self.out}: {counted(len(moved), 'point')} in {self.space} millimetres.")
         unmoved = int((moved == table.lps).all(1).sum())
         if unmoved:

@@ -21,8 +21,7 @@ __all__ = [
     "jacobian", "minor", "position", "relative_spacing", "repeat_border", "resize", "resize_field", "sample", "scale",
     "shorten", "smooth", "squared_gradient", "squared_norm", "warp", "warp_labels", "zeros",
 ]  # fmt: skip
-RelativeSpacing = tuple[float, ...]
-"""The edges of a voxel, the shortest counting as 1."""
+RelativeSpacing = tuple[float, ...]  # the edges of a voxel, the shortest counting as 1
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
@@ -132,10 +131,7 @@ def divergence(p: Float[Tensor, "b c d *s"]) -> Float[Tensor, "b c *s"]:
 
 
 def add_divergence(
-    u: Float[Tensor, "b c *s"],
-    p: Float[Tensor, "b c d *s"],
-    weights: RelativeSpacing,
-    out: Float[Tensor, "b c *s"] | None = None,
+    u: Float[Tensor, "b c *s"], p: Float[Tensor, "b c d *s"], weights: RelativeSpacing, out: Tensor | None = None
 ) -> Float[Tensor, "b c *s"]:
     """u + Σ_i weights[i] ∂_i p_i, where ∂ is that of the divergence; in the memory of `out` where that is given."""
     out = u.clone() if out is None else out.copy_(u)
@@ -215,18 +211,16 @@ def exp(v: Float[Tensor, "b d *s"], squarings: int = 6) -> Float[Tensor, "b d *s
     edges = tuple(2 / max(n - 1, 1) for n in size)  # grid_sample counts from -1 to 1, and the last axis first
     x = torch.meshgrid(*(torch.linspace(-1, 1, n, dtype=v.dtype, device=v.device) for n in size), indexing="ij")
     identity = torch.stack(x[::-1], dim=-1)
+
+    def moved(I: Tensor, u: Tensor) -> Tensor:  # faster to differentiate than `warp`, and nearly as exact
+        places = identity + u.movedim(1, -1)
+        return functional.grid_sample(I, places, mode="bilinear", padding_mode="border", align_corners=True)
+
     step = scale(v, edges).flip(1) / 2**squarings
-    u = _sample_moved(step, identity, step / 2)
+    u = moved(step, step / 2)
     for _ in range(squarings):
-        u = u + _sample_moved(u, identity, u)
+        u = u + moved(u, u)
     return scale(u.flip(1), tuple(1 / edge for edge in edges))
-
-
-def _sample_moved(I: Tensor, identity: Tensor, u: Tensor) -> Tensor:
-    """I(x + u(x)) for u as grid_sample counts: much faster to differentiate than `warp`, and inexact only in the last
-    digits of x, which matters to images and not to smooth fields."""
-    places = identity + u.movedim(1, -1)
-    return functional.grid_sample(I, places, mode="bilinear", padding_mode="border", align_corners=True)
 
 
 def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Float[Tensor, "b c *s"]:

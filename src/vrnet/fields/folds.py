@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import product
-from math import pi, prod, sin
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -41,8 +41,7 @@ def simplices(d: int) -> tuple[Simplex, ...]:
 
 @lru_cache
 def edges(simplex: Simplex, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "d d"]:
-    """The edges from the first corner of a simplex to the others, as columns. Kept: a step of training that is recorded
-    as a CUDA graph may not copy from the processor."""
+    """The edges from the first corner of a simplex to the others, as columns. Kept: a CUDA graph may not copy them."""
     with torch.inference_mode(False):  # what is cached must serve autograd too
         first, *others = torch.tensor(simplex, dtype=dtype)
         return torch.stack([other - first for other in others], dim=1).to(device)
@@ -56,8 +55,8 @@ def volume(simplex: Simplex) -> int:
 
 def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     """The least determinant of each voxel: of the 2^d simplices at it as a corner and, in 3D, of the two in the middle
-    of the cell that begins at it. Every simplex of the grid is counted, at one voxel; flat axes are left out."""
-    moving = drop_flat_axes(u)
+    of the cell that begins at it; flat axes are left out."""
+    moving, _ = drop_flat_axes(u)
     if moving.shape[1] == 0 or not moving.any():
         return torch.ones_like(u[:, 0])
     least = torch.full_like(moving[:, 0], torch.inf)
@@ -71,14 +70,10 @@ def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     return least.view(u.shape[0], *u.shape[2:])
 
 
-def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *t"]:
-    """The motion along the axes longer than one voxel: across a single slice nothing is known to change."""
-    axes = long_axes(u)
-    return u[:, axes].reshape(u.shape[0], len(axes), *(u.shape[2 + i] for i in axes))
-
-
-def long_axes(u: Float[Tensor, "b d *s"]) -> list[int]:
-    return [i for i, n in enumerate(u.shape[2:]) if n > 1]
+def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> tuple[Float[Tensor, "b c *t"], list[int]]:
+    """The motion along the axes longer than one voxel, and these: across a single slice nothing is known to change."""
+    axes = [i for i, n in enumerate(u.shape[2:]) if n > 1]
+    return u[:, axes].reshape(u.shape[0], len(axes), *(u.shape[2 + i] for i in axes)), axes
 
 
 def determinants(u: Float[Tensor, "b d *s"]) -> Iterator[tuple[Simplex, Float[Tensor, "b *c"]]]:
@@ -103,9 +98,8 @@ def _part(corner: Corner, shape: tuple[int, ...]) -> tuple[slice, ...]:
 # shortest move to D = TARGET to first order, u ← u + (TARGET − D) ∇D / |∇D|². A voxel that several ask makes the mean
 # of the moves, weighted by how much each lacks. That moves little but takes long where sheets overlap by many voxels.
 # There smoothing helps, u ← the mean of the neighbours' u, and reaches further the longer a fold stays. What folds
-# after MAX_ROUNDS is drawn, by halves, towards the smoothest field that meets what lies around it, Δu = 0, in a
-# neighbourhood that grows until nothing folds. If that is the whole grid, with nothing around it, u is drawn towards
-# its mean: D → 1 as all motion relative to it is halved again and again, so there is an end.
+# after MAX_ROUNDS is smoothed in a neighbourhood that grows until nothing folds. If that is the whole grid, u is drawn
+# towards its mean: D → 1 as all motion relative to it is halved again and again, so there is an end.
 
 MARGIN = 0.02
 """The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
@@ -135,82 +129,54 @@ def unfold(u: Float[Tensor, "b d *s"]) -> Unfolded:
     if not narrow.any():
         return Unfolded(u, narrow, narrow)
     check_finite(u, "a field with folds")
-    fixed, drawn = _repair(drop_flat_axes(u), narrow.flatten().nonzero()[:, 0])
-    field, axes = u.clone(), long_axes(u)
-    field[:, axes] = fixed.view(u.shape[0], len(axes), *u.shape[2:])
-    return Unfolded(field, ~(least > 0), drawn.view_as(narrow))
-
-
-def _repair(u: Tensor, voxels: Tensor) -> tuple[Tensor, Tensor]:
-    """u after rounds of opening and smoothing, which begin around these voxels; and where it had to be drawn smooth."""
-    mesh, flat = Mesh.of(u), flatten(u)
-    cells = mesh.cells_around(voxels)
+    moving, axes = drop_flat_axes(u)
+    mesh, flat = Mesh(moving), moving.transpose(0, 1).flatten(1).contiguous().clone()
+    cells = mesh.narrow_cells(flat, mesh.cells_around(narrow.flatten().nonzero()[:, 0]))
     for k in range(MAX_ROUNDS):
-        cells = mesh.narrow_cells(flat, cells)
         if not len(cells):
-            return mesh.unflatten(flat), torch.zeros_like(mesh.is_cell)
+            break
         if k < OPENING_ROUNDS or k % 2:
             voxels = mesh.open(flat, cells)
         else:
-            voxels = mesh.smooth(flat, cells, reach=k // ROUNDS_PER_WIDENING)
-        cells = mesh.cells_around(voxels)  # no other cell has changed
-    fields, drawn = zip(*map(_draw_smooth, mesh.unflatten(flat).chunk(len(u))), strict=True)
-    return torch.cat(fields), torch.cat(drawn)
+            reach = k // ROUNDS_PER_WIDENING
+            voxels = mesh.smooth(flat, cells, reach, rounds=reach + 1)
+        cells = mesh.narrow_cells(flat, mesh.cells_around(voxels))  # no other cell has changed
 
-
-def _draw_smooth(u: Float[Tensor, "1 d *s"]) -> tuple[Tensor, Tensor]:
-    """A field without folds, those left being drawn smooth with their neighbourhoods; and which voxels these hold."""
-    mesh, flat, reach = Mesh.of(u), flatten(u), 1
-    drawn = torch.zeros_like(mesh.is_cell)
-    cells = mesh.narrow_cells(flat, mesh.is_cell.nonzero()[:, 0])
+    fields = flat.view(len(flat), -1, *mesh.shape).transpose(0, 1)
+    drawn, reach = torch.zeros_like(mesh.is_cell), 1
     while len(cells):
-        voxels = mesh.grow(mesh.voxels_of(cells), reach)
+        voxels = mesh.smooth(flat, cells, reach, rounds=reach**2)
         drawn[voxels] = True
-        if len(voxels) == len(drawn):  # all of the grid: the whole field is drawn towards its mean
-            centre, part, shrunk = u.double().mean(tuple(range(2, u.dim())), keepdim=True), 1.0, u
-            while not (smallest_determinant(shrunk) >= MARGIN).all():
+        for k in drawn.view(len(u), -1).all(1).nonzero().flatten().tolist():  # where that is all of a grid
+            whole, part, fields[k] = moving[k].double(), 1.0, moving[k]
+            centre = whole.flatten(1).mean(1).view(-1, *[1] * len(mesh.shape))
+            while not (smallest_determinant(fields[k : k + 1]) >= TARGET).all():
                 part /= 2
-                shrunk = (centre + part * (u.double() - centre)).to(u.dtype)
-            return shrunk, drawn
-        flat[:, voxels] = flat[:, voxels].lerp(mesh.smoothest(flat, voxels, 2 * reach + 4), 0.5)
+                fields[k] = centre + part * (whole - centre)
         cells = mesh.narrow_cells(flat, mesh.cells_around(voxels))
         reach += max(reach // 2, 1)
-    return mesh.unflatten(flat), drawn
+    field = u.clone()
+    field[:, axes] = fields.view(len(u), len(axes), *u.shape[2:])
+    return Unfolded(field, ~(least > 0), drawn.view_as(narrow))
 
 
-def flatten(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "d n"]:
-    """A copy of the fields with all voxels of the batch in a row."""
-    return u.transpose(0, 1).flatten(1).contiguous().clone()
-
-
-@dataclass(frozen=True, eq=False)
 class Mesh:
     """The cells of a batch of grids, and the simplices of each, whose edges run from their first corner to the others.
     A voxel is its place in the flattened batch, a cell its first voxel."""
 
-    shape: tuple[int, ...]
-    offsets: Integer[Tensor, " corners"]  # from the first voxel of a cell to each of its corners
-    is_cell: Bool[Tensor, " n"]  # whether a cell begins at a voxel: not at the far border
-    corners: Integer[Tensor, "simplices vertices"]  # which of the cell's corners a simplex has
-    edges: Float[Tensor, "simplices d d"]  # the edges of a simplex at rest, as columns
-    volumes: Float[Tensor, " simplices"]  # their determinants
-
-    @classmethod
-    def of(cls, u: Float[Tensor, "b d *s"]) -> "Mesh":
-        """The mesh of the grids of u."""
-        shape, cut = tuple(u.shape[2:]), simplices(u.shape[1])
-        places = list(product((0, 1), repeat=len(shape)))
-        offsets = (torch.tensor(places) * torch.tensor(strides(shape))).sum(1)
-        is_cell = torch.zeros(len(u), *shape, dtype=torch.bool, device=u.device)
-        is_cell[(slice(None), *(slice(n - 1) for n in shape))] = True
-        corners = torch.tensor([[places.index(corner) for corner in simplex] for simplex in cut])
-        at_rest = torch.stack([edges(simplex, u.dtype, u.device) for simplex in cut])
-        sizes = u.new_tensor([volume(simplex) for simplex in cut])
-        return cls(shape, offsets.to(u.device), is_cell.flatten(), corners.to(u.device), at_rest, sizes)
-
-    def unflatten(self, u: Float[Tensor, "d n"]) -> Float[Tensor, "b d *s"]:
-        """The batch of fields that was flattened."""
-        return u.view(len(u), -1, *self.shape).transpose(0, 1)
+    def __init__(self, u: Float[Tensor, "b d *s"]) -> None:
+        self.shape, cut = tuple(u.shape[2:]), simplices(u.shape[1])
+        # How far apart, in the flattened grid, are neighbours along each axis, and a cell's corners and its first one.
+        self.strides = [prod(self.shape[i + 1 :]) for i in range(len(self.shape))]
+        places = list(product((0, 1), repeat=len(self.shape)))
+        self.offsets = (torch.tensor(places) * torch.tensor(self.strides)).sum(1).to(u.device)
+        is_cell = torch.zeros(len(u), *self.shape, dtype=torch.bool, device=u.device)
+        is_cell[(slice(None), *(slice(n - 1) for n in self.shape))] = True
+        self.is_cell = is_cell.flatten()  # whether a cell begins at a voxel: not at the far border
+        # Of each simplex: which of the cell's corners it has, its edges at rest as columns, and their determinant.
+        self.corners = torch.tensor([[places.index(corner) for corner in simplex] for simplex in cut]).to(u.device)
+        self.edges = torch.stack([edges(simplex, u.dtype, u.device) for simplex in cut])
+        self.volumes = u.new_tensor([volume(simplex) for simplex in cut])
 
     def cells_around(self, voxels: Integer[Tensor, " n"]) -> Integer[Tensor, " cells"]:
         """The cells that have one of these voxels as a corner."""
@@ -260,7 +226,10 @@ class Mesh:
         J = self.jacobians(u, cells)
         D = determinant(J) / self.volumes[:, None]
         lacking = (TARGET - D) * (D < MARGIN)
-        slope = cofactors(J) / self.volumes[:, None, None, None]
+        axes = range(J.shape[1])
+        without = [tuple(other for other in axes if other != axis) for axis in axes]
+        cofactors = [[(-1) ** (i + j) * minor(J, without[i], without[j]) for j in axes] for i in axes]
+        slope = torch.stack([torch.stack(row, dim=1) for row in cofactors], dim=1) / self.volumes[:, None, None, None]
         slope = torch.cat([-reduce(torch.add, slope.unbind(2))[:, :, None], slope], dim=2)  # that of the first corner
         step = lacking.square() / (squared_norm(slope.flatten(1, 2)) + FLATTEST)
         moves, weights = u.new_zeros(len(self.offsets), len(u), len(cells)), u.new_zeros(len(self.offsets), len(cells))
@@ -269,51 +238,18 @@ class Mesh:
             weights[corners] += weight
         return moves, weights
 
-    def smooth(self, u: Tensor, cells: Tensor, reach: int) -> Integer[Tensor, " n"]:
+    def smooth(self, u: Tensor, cells: Tensor, reach: int, rounds: int) -> Integer[Tensor, " n"]:
         """Draw the corners of these cells and all within `reach` voxels of them to the mean of their neighbours."""
-        voxels = self.grow(self.voxels_of(cells), reach)
-        for _ in range(reach + 1):
-            u[:, voxels] = u[:, voxels].lerp(self.mean_of_neighbours(u, voxels), SMOOTHING)
-        return voxels
-
-    def grow(self, voxels: Integer[Tensor, " n"], reach: int) -> Integer[Tensor, " m"]:
-        """All voxels within `reach` of these, along every axis."""
+        voxels = self.voxels_of(cells)
         for _ in range(reach):
             voxels = self.voxels_of(self.cells_around(voxels))
+        for _ in range(rounds):
+            total = torch.zeros_like(u[:, voxels])  # of the 2d neighbours of each; the border is repeated outside
+            for stride, n in zip(self.strides, self.shape, strict=True):
+                x = voxels // stride % n
+                total += u[:, voxels + stride * (x < n - 1)] + u[:, voxels - stride * (x > 0)]
+            u[:, voxels] = u[:, voxels].lerp(total / (2 * len(self.shape)), SMOOTHING)
         return voxels
-
-    def smoothest(self, u: Tensor, voxels: Tensor, width: int) -> Float[Tensor, "d n"]:
-        """The field in which each of these voxels has the mean of its neighbours, the others being as they are.
-
-        By over-relaxation, every other voxel in turn, in as many rounds as a neighbourhood of this width needs."""
-        found, omega = u.clone(), 2 / (1 + sin(pi / width))
-        places = [voxels // stride % n for stride, n in zip(strides(self.shape), self.shape, strict=True)]
-        is_odd = reduce(torch.add, places) % 2 == 1
-        for _ in range(2 * width):
-            for some in (voxels[is_odd], voxels[~is_odd]):
-                found[:, some] = found[:, some].lerp(self.mean_of_neighbours(found, some), omega)
-        return found[:, voxels]
-
-    def mean_of_neighbours(self, u: Tensor, voxels: Tensor) -> Float[Tensor, "d n"]:
-        """The mean displacement of the 2d nearest voxels; the border is repeated outside."""
-        total = torch.zeros_like(u[:, voxels])
-        for stride, n in zip(strides(self.shape), self.shape, strict=True):
-            x = voxels // stride % n
-            total += u[:, voxels + stride * (x < n - 1)] + u[:, voxels - stride * (x > 0)]
-        return total / (2 * len(self.shape))
-
-
-def strides(shape: tuple[int, ...]) -> list[int]:
-    """How far apart, in the flattened grid, neighbours along each axis are."""
-    return [prod(shape[i + 1 :]) for i in range(len(shape))]
-
-
-def cofactors(J: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b d d *s"]:
-    """∂ det J / ∂J, at each voxel."""
-    axes = range(J.shape[1])
-    without = [tuple(other for other in axes if other != axis) for axis in axes]
-    rows = [torch.stack([(-1) ** (i + j) * minor(J, without[i], without[j]) for j in axes], dim=1) for i in axes]
-    return torch.stack(rows, dim=1)
 
 
 # The repair of a registration's folds, and what is said of it.
@@ -346,7 +282,7 @@ class Repair:
 
     @property
     def is_slight(self) -> bool:
-        """Whether next to nothing was changed, which nobody needs to be told at once."""
+        """Whether next to nothing was changed."""
         return is_slight(self.changed_percent, self.moves[1])
 
     def __str__(self) -> str:
@@ -362,14 +298,11 @@ class Repair:
             f"at voxel ({place}){lost if self.drawn_percent else ''}"
         )
 
-    def mirrored(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Repair":
-        """The repair of images that are mirrored along these axes."""
+    def as_stored(self, shape: tuple[int, ...], mirrored: tuple[int, ...], order: Sequence[int]) -> "Repair":
+        """The repair of images that are mirrored along some axes, and then have axis order[i] as axis i."""
         ends = enumerate(zip(self.farthest_voxel, shape, strict=True))
-        return replace(self, farthest_voxel=tuple(n - 1 - i if axis in axes else i for axis, (i, n) in ends))
-
-    def reordered(self, order: Sequence[int]) -> "Repair":
-        """The repair of images that have axis order[i] as axis i."""
-        return replace(self, farthest_voxel=tuple(self.farthest_voxel[axis] for axis in order))
+        place = [n - 1 - i if axis in mirrored else i for axis, (i, n) in ends]
+        return replace(self, farthest_voxel=tuple(place[axis] for axis in order))
 
 
 @torch.inference_mode()

@@ -14,13 +14,16 @@ DAMPING = 1e-3  # added to the diagonal of I + ∇u, which may be singular where
 
 
 class Inverse(NamedTuple):
-    """A field w with (id + u) ∘ (id + w) ≈ id, and how far from it each voxel ends, in voxels."""
+    """A field w with (id + u) ∘ (id + w) ≈ id, and how far from it each voxel ends, in voxels.
 
-    field: Float[Tensor, "b d *s"]
-    residual: Float[Tensor, "b *s"]
+    Of a batch, tensors (b, d, *s) and (b, *s); of a registration, arrays or tensors without b: the point at y in moving
+    is at y + field(y) in fixed."""
+
+    field: Any
+    residual: Any
 
     def __repr__(self) -> str:
-        return f"Inverse(fields {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
+        return f"Inverse(field {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
 
 
 def describe_residual(residual: Any, unit: str) -> str:

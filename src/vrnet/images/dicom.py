@@ -21,8 +21,7 @@ from vrnet.images.grid import Grid, check_grid
 from vrnet.images.isolated import read_isolated
 
 MIN_SLICE_DISTANCE_MM = 1e-3
-MAX_DISTANCE_VARIATION = 0.02
-"""How much the distances between slices may differ, relative to the largest."""
+MAX_DISTANCE_VARIATION = 0.02  # how much the distances between slices may differ, relative to the largest
 SAME_PLACE_MM, SAME_DIRECTION = 0.2, 1e-3
 MAX_FILES = 20_000
 DEFLATED, DEFLATED_WITHIN = b"1.2.840.10008.1.2.1.99", 1 << 16
@@ -41,20 +40,16 @@ class Frame(NamedTuple):
     """One slice at one time: where it is stored, where it lies and when it was taken."""
 
     file: Path
-    part: int
-    """Which of the images of its file."""
+    part: int  # which of the images of its file
     series: str
     size: tuple[int, int]
     position: tuple[float, ...]
-    axes: tuple[float, ...]
-    """The directions of its rows and columns."""
+    axes: tuple[float, ...]  # the directions of its rows and columns
     spacing: tuple[float, ...]
     thickness: float
     time_ms: float | None
-    number: float | None
-    """Its place in the order in which frames were made."""
-    scale: tuple[float, float]
-    """Slope and intercept of its values."""
+    number: float | None  # its place in the order in which frames were made
+    scale: tuple[float, float]  # slope and intercept of its values
 
     @property
     def normal(self) -> Shaped[ndarray, "3"]:
@@ -80,8 +75,8 @@ def read_series(path: Path) -> Voxels:
         raise BadInput(f"{path} holds {count}: name a folder with one, or an image file")
     check_alike(frames, path)
     stack = sorted(frames, key=lambda frame: frame.level)
-    check_slices(path, [frame.level for frame in stack])
-    return Voxels(read_planes(stack, path).transpose(2, 1, 0), grid_of_stack(stack, path))
+    grid = grid_of_stack(stack, path)
+    return Voxels(read_planes(stack, path).transpose(2, 1, 0), grid)
 
 
 def read_cine_frames(path: Path) -> tuple[Shaped[ndarray, "t x y z"], Grid, tuple[float, ...] | None]:
@@ -96,11 +91,14 @@ def read_cine_frames(path: Path) -> tuple[Shaped[ndarray, "t x y z"], Grid, tupl
     if not frames:
         raise BadInput(f"{path} holds no DICOM image that says where it lies: name the folder of a cine")
     check_alike(frames, path)
-    stacks = by_time(by_level(frames, path), path)
+    stacks = stacks_of(frames, path)
     grid = grid_of_stack(stacks[0], path)
     planes = read_planes([frame for stack in stacks for frame in stack], path)
     stacked = planes.reshape(len(stacks), len(stacks[0]), *planes.shape[1:])
-    return np.ascontiguousarray(stacked.transpose(0, 3, 2, 1)), grid, mean_times(stacks)
+    # Each slice was seen in beats of its own: a frame was taken at the mean of their times.
+    seen = [[np.nan if frame.time_ms is None else frame.time_ms for frame in stack] for stack in stacks]
+    means = tuple(np.mean(seen, axis=1).tolist())
+    return np.ascontiguousarray(stacked.transpose(0, 3, 2, 1)), grid, means if (np.diff(means) > 0).all() else None
 
 
 # Headers
@@ -190,18 +188,8 @@ def check_alike(frames: list[Frame], path: Path) -> None:
         raise BadInput(f"{path} holds images with pixels of several sizes: give one cine per folder")
 
 
-def check_slices(path: Path, levels: list[float]) -> None:
-    """BadInput unless slices, in the order in which they lie, are at equal distances."""
-    steps = np.diff(levels)
-    if len(steps) and steps.min() < MIN_SLICE_DISTANCE_MM:
-        raise BadInput(f"{path} holds several images at one place (time frames?): give a folder with one frame")
-    if len(steps) and np.ptp(steps) > MAX_DISTANCE_VARIATION * steps.max():
-        said = f"{steps.min():.3g} to {steps.max():.3g} mm"
-        raise BadInput(f"{path} has slices at unequal distances, {said}: are some missing?")
-
-
-def by_level(frames: list[Frame], path: Path) -> list[list[Frame]]:
-    """The images at each place, from the first place along the normal on; BadInput if some have more than others."""
+def stacks_of(frames: list[Frame], path: Path) -> list[list[Frame]]:
+    """The slices of each frame, in the order of time; of a frame, from the first place along the normal on."""
     ordered = sorted(frames, key=lambda frame: frame.level)
     places = [[ordered[0]]]
     for before, frame in pairwise(ordered):
@@ -212,24 +200,25 @@ def by_level(frames: list[Frame], path: Path) -> list[list[Frame]]:
     if min(counts) < max(counts):
         said = f"{min(counts)} to {max(counts)} frames"
         raise BadInput(f"{path} has slices with {said}: are some missing, or is it two cines?")
-    check_slices(path, [place[0].level for place in places])
-    return places
-
-
-def by_time(places: list[list[Frame]], path: Path) -> list[list[Frame]]:
-    """The slices of each frame, in the order of time."""
     for key in ("time_ms", "number"):
         values = [[getattr(frame, key) for frame in place] for place in places]
         if all(None not in place and len(set(place)) == len(place) for place in values):
-            ordered = [sorted(place, key=lambda frame: getattr(frame, key)) for place in places]
-            return [list(stack) for stack in zip(*ordered, strict=True)]
+            in_time = [sorted(place, key=lambda frame: getattr(frame, key)) for place in places]
+            return [list(stack) for stack in zip(*in_time, strict=True)]
     raise BadInput(f"{path} has frames at one place without trigger times or numbers: their order is unknown")
 
 
 def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
-    """Where the voxels of slices are."""
+    """Where the voxels of slices are; BadInput unless they lie behind each other at equal distances, in this order."""
     first, last = stack[0], stack[-1]
-    distance = (last.level - first.level) / (len(stack) - 1) if len(stack) > 1 else first.thickness
+    steps, distance = np.diff([frame.level for frame in stack]), first.thickness
+    if len(steps):
+        distance = (last.level - first.level) / len(steps)
+        if steps.min() < MIN_SLICE_DISTANCE_MM:
+            raise BadInput(f"{path} holds several images at one place (time frames?): give a folder with one frame")
+        if np.ptp(steps) > MAX_DISTANCE_VARIATION * steps.max():
+            said = f"{steps.min():.3g} to {steps.max():.3g} mm"
+            raise BadInput(f"{path} has slices at unequal distances, {said}: are some missing?")
     offset = np.subtract(last.position, first.position) - (last.level - first.level) * first.normal
     if np.abs(offset).max() > SAME_PLACE_MM:
         raise BadInput(f"{path} has slices that do not lie behind each other: give a cine of one stack")
@@ -237,15 +226,6 @@ def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
     grid = Grid.of((*first.size, len(stack)), spacing, first.position, axes)
     check_grid(grid, path)
     return grid
-
-
-def mean_times(stacks: list[list[Frame]]) -> tuple[float, ...] | None:
-    """When each frame was taken, as a mean over slices, each of which was seen in beats of its own."""
-    times = [[frame.time_ms for frame in stack] for stack in stacks]
-    if any(time is None for stack in times for time in stack):
-        return None
-    means = tuple(float(np.mean(stack)) for stack in times)  # type: ignore[arg-type]
-    return means if (np.diff(means) > 0).all() else None
 
 
 # Pixels

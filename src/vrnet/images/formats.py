@@ -9,7 +9,6 @@ import glob
 import gzip
 import logging
 import os
-import re
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -28,19 +27,17 @@ from vrnet.devices import check_memory
 from vrnet.errors import BadInput, InputWarning, warn_of_input
 from vrnet.files import check_ordinary, unreadable
 from vrnet.images.grid import BAD_SPACING, MAX_ORIGIN_MM, SHEARED, Grid, check_grid
-from vrnet.images.image import RAS_TO_LPS, UNITS_MM, UNITS_MS
+from vrnet.images.image import RAS_TO_LPS, UNITS_MM, frame_step
 
 DAMAGED = "it is damaged or incomplete"
 UNKNOWN_KIND = "it is not an image, or of a kind that is not known"
 NOT_NIFTI = "it is not a NIfTI image, or damaged or incomplete"
 TOO_LARGE = "it asks for more memory than a file of its size should: it is damaged, or too large to be read"
 ODD_HEADER = "its header is damaged, or has what few tools write; save it by SimpleITK"
-MAX_DEFLATE_RATIO = 1032
-"""A byte of deflated data holds at most this many bytes."""
+MAX_DEFLATE_RATIO = 1032  # a byte of deflated data holds at most this many bytes
 ANY_PICTURE_BYTES = 1 << 24
 """A compressed picture of this size is read however small its file is: it may be all of one colour."""
-MAX_SURPLUS_BYTES = 1 << 16
-"""So many bytes may follow the last voxel in compressed data."""
+MAX_SURPLUS_BYTES = 1 << 16  # so many bytes may follow the last voxel in compressed data
 MAX_HEADER_BYTES, MAX_DIMENSIONS, MAX_CHANNELS = 1 << 20, 5, 64
 GZIP_MAGIC = b"\x1f\x8b"
 for library in ("PIL", "pydicom", "nrrd"):  # what they log of odd files would come out on the terminal
@@ -50,14 +47,11 @@ for library in ("PIL", "pydicom", "nrrd"):  # what they log of odd files would c
 class Voxels(NamedTuple):
     """The content of an image file: an array whose axes are the grid's, after that of the components of a vector."""
 
-    array: Shaped[ndarray, "..."]
-    """Empty where only the place was asked for."""
+    array: Shaped[ndarray, "..."]  # empty where only the place was asked for
     grid: Grid
     is_vector: bool = False
-    frame_ms: float | None = None
-    """From one frame to the next, of a file with a fourth axis whose header says so."""
-    is_sequence: bool = False
-    """Whether the components are frames, as 3D Slicer saves sequences."""
+    frame_ms: float | None = None  # from one frame to the next, of a file with a fourth axis whose header says so
+    is_sequence: bool = False  # whether the components are frames, as 3D Slicer saves sequences
 
 
 @contextmanager
@@ -103,21 +97,19 @@ def read_numbers(
     if is_compressed:
         is_gzip = file.read(2) == GZIP_MAGIC
         file.seek(-2, os.SEEK_CUR)
-        stream = gzip.GzipFile(fileobj=file) if is_gzip else BytesIO(inflate(file.read(), size + MAX_SURPLUS_BYTES + 1))
+        if is_gzip:
+            stream = gzip.GzipFile(fileobj=file)
+        else:
+            inflater = zlib.decompressobj()
+            found = inflater.decompress(file.read(), size + MAX_SURPLUS_BYTES + 1)
+            if len(found) <= size + MAX_SURPLUS_BYTES and not inflater.eof:
+                raise unreadable(path, DAMAGED)
+            stream = BytesIO(found)
     if stream.readinto(data) < size:
         raise unreadable(path, DAMAGED)
     if is_compressed and len(stream.read(MAX_SURPLUS_BYTES + 1)) > MAX_SURPLUS_BYTES:  # it also sees the checksum
         raise unreadable(path, "it holds more voxels than its header says; it is damaged")
     return np.frombuffer(data, dtype, count, skip).astype(dtype.newbyteorder("="), copy=False)
-
-
-def inflate(deflated: bytes, limit: int) -> bytes:
-    """At most so many bytes that data in the form of zlib holds."""
-    stream = zlib.decompressobj()
-    data = stream.decompress(deflated, limit)
-    if len(data) < limit and not stream.eof:
-        raise zlib.error("the stream ends too early")
-    return data
 
 
 def beside(header: Path, name: str) -> Path:
@@ -149,8 +141,7 @@ DISPLACEMENT, VECTOR = 1006, 1007
 NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0
 """In edges of a voxel, the shortest. Beyond the latter, a transform found here would move other tissue in a tool that
 takes the other form; below the former, it is off by less than an image can show."""
-SAME_SIZE = 1e-5
-"""Relative: voxel sizes by a form and by pixdim that differ by less are the same, rounded."""
+SAME_SIZE = 1e-5  # relative: voxel sizes by a form and by pixdim that differ by less are the same, rounded
 
 
 def nifti_header(head: bytes, path: Path) -> Any:
@@ -194,9 +185,8 @@ def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
     with path.open("rb") as file:
         is_zipped = file.read(2) == GZIP_MAGIC
         file.seek(0)
-        numbers = read_numbers(
-            file, path, header.get_data_dtype(), prod(shape), is_zipped, skip=int(header["vox_offset"])
-        )
+        skip = int(header["vox_offset"])
+        numbers = read_numbers(file, path, header.get_data_dtype(), prod(shape), is_zipped, skip)
     slope, intercept = header.get_slope_inter()
     if slope is not None and (slope, intercept) != (1, 0) and numbers.dtype.kind != "c":
         dtype = numbers.dtype if numbers.dtype.kind == "f" else np.float32  # as in ITK
@@ -207,8 +197,7 @@ def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
         if intent == DISPLACEMENT:
             vectors[:2] *= -1
         return Voxels(vectors.reshape(-1, *in_space), grid, True)
-    unit = UNITS_MS.get(header.get_xyzt_units()[1]) if len(shape) > 3 else None
-    return Voxels(array, grid, frame_ms=unit and float(header["pixdim"][4]) * unit)
+    return Voxels(array, grid, frame_ms=frame_step(header) if len(shape) > 3 else None)
 
 
 @np.errstate(all="ignore")
@@ -328,16 +317,11 @@ YES = ("true", "t", "1")
 LAST_KEY = "ElementDataFile"
 
 
-def is_metaimage(head: bytes) -> bool:
-    """Whether the first bytes of a file are those of a MetaImage."""
-    return re.match(rb"\s*[A-Za-z]\w*[ \t]*=", head) is not None and b"NDims" in head
-
-
 def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
     """A MetaImage."""
     with path.open("rb") as file:
-        fields = metaimage_fields(file, path)
-        grid, channels = metaimage_grid(fields, path), int(fields.get("ElementNumberOfChannels", "1"))
+        fields, grid = metaimage_header(file, path)
+        channels = int(fields.get("ElementNumberOfChannels", "1"))
         if not with_voxels:
             return Voxels(np.empty(0), grid, channels > 1)
         if not 1 <= channels <= MAX_CHANNELS:
@@ -360,8 +344,9 @@ def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
     return Voxels(numbers.reshape(shape, order="F"), grid, channels > 1)
 
 
-def metaimage_fields(file: BinaryIO, path: Path) -> dict[str, str]:
-    """The fields of a header; the file is left at the byte after it."""
+def metaimage_header(file: BinaryIO, path: Path) -> tuple[dict[str, str], Grid]:
+    """The fields of a header, and where the voxels are; the file is left at the byte after it. Row i of the matrix in
+    the file is the direction of axis i."""
     fields: dict[str, str] = {}
     while LAST_KEY not in fields:
         line = file.readline(MAX_HEADER_BYTES)
@@ -371,11 +356,6 @@ def metaimage_fields(file: BinaryIO, path: Path) -> dict[str, str]:
             raise unreadable(path, ODD_HEADER)
         if key:
             fields[key] = value
-    return fields
-
-
-def metaimage_grid(fields: dict[str, str], path: Path) -> Grid:
-    """Where the voxels are. Row i of the matrix in the file is the direction of axis i."""
 
     def numbers(default: str, *keys: str) -> list[float]:
         return [float(word) for word in next((fields[key] for key in keys if key in fields), default).split()]
@@ -392,7 +372,7 @@ def metaimage_grid(fields: dict[str, str], path: Path) -> Grid:
         raise unreadable(path, "its lengths are not in millimetres; convert it")
     grid = Grid.of(shape, spacing, origin, np.reshape(rows, (d, d)).T)
     check_grid(grid, path)
-    return grid
+    return fields, grid
 
 
 # Pictures: PNG, JPEG, BMP, and TIFF, whose pages are slices.

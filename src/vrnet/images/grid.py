@@ -16,8 +16,7 @@ from vrnet.errors import BadInput
 from vrnet.files import unreadable
 
 MATCH_TOLERANCE_VOXELS = 0.01
-SPACING_TOLERANCE = 1e-3
-"""Relative: spacings that differ by less are equal, since files keep them in single precision."""
+SPACING_TOLERANCE = 1e-3  # relative: spacings that differ by less are equal, since files keep them in single precision
 TIE = 1e-4
 """How much better one of two choices must be; below, as on a grid turned by 45 degrees, a fixed rule chooses, and not
 the rounding of a header."""
@@ -225,10 +224,8 @@ def check_same_grid(name: str, own: Grid, image: str, grid: Grid, others: dict[s
 
 # Affine maps of the world: x ↦ M (x − c) + c + t, from a point of fixed to one of moving, in LPS millimetres.
 
-AffineKind = Literal["rigid", "affine"]
-"""A rotation and a shift; or scaling and shear, too."""
-LARGEST_CONDITION = 1e6
-"""How much more a map may stretch one direction than another."""
+AffineKind = Literal["rigid", "affine"]  # a rotation and a shift; or scaling and shear, too
+LARGEST_CONDITION = 1e6  # how much more a map may stretch one direction than another
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -288,12 +285,6 @@ class Affine:
         matrix = np.linalg.inv(self.matrix)
         return Affine(self.kind, matrix, -matrix @ self.translation, self.centre)
 
-    def reach(self, grid: Grid) -> float:
-        """How far the corners of a grid move at most, as a part of its diagonal."""
-        corners = grid.points(grid.corners)
-        diagonal = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
-        return float(np.linalg.norm(self.points(corners) - corners, axis=1).max() / diagonal)
-
     def image_of(self, grid: Grid) -> Grid:
         """A grid as it lies in moving; where the map shears, its axes are not at right angles there."""
         steps = self.matrix @ grid.to_world
@@ -320,25 +311,13 @@ class Affine:
         return U @ V
 
     def summary(self) -> dict[str, Any]:
-        """What metrics.json says: the angle of R, how far the centre of fixed moves, and the d-th root of det M."""
+        """What metrics.json says: the angle of R from 0 to 180 degrees, how far the centre of fixed moves, and the d-th
+        root of det M."""
+        R = self.rotation
+        sine, cosine = np.linalg.norm(R - R.T) / 8**0.5, (np.trace(R) - (len(R) - 2)) / 2
         return {
             "kind": self.kind,
-            "rotation_deg": rotation_angle(self.rotation),
+            "rotation_deg": float(np.degrees(np.arctan2(sine, cosine))),
             "translation_mm": float(np.linalg.norm(self.translation)),
             "scale": float(np.linalg.det(self.matrix) ** (1 / len(self.centre))),
         }
-
-
-def fit_affine(displacement: Float[ndarray, "d *s"], grid: Grid) -> Affine:
-    """The affine map nearest to displacements in millimetres on a grid, in the sense of least squares."""
-    d, centre = len(grid.shape), grid.centre
-    places = np.indices(grid.shape).reshape(d, -1).astype(np.float64)
-    x, v = grid.points(places.T) - centre, displacement.reshape(d, -1).T
-    slope = np.linalg.lstsq(x.T @ x, x.T @ (v - v.mean(0)), rcond=None)[0].T
-    return Affine("affine", np.eye(d) + slope, v.mean(0), centre)
-
-
-def rotation_angle(R: Float[ndarray, "d d"]) -> float:
-    """The angle by which a rotation turns, in degrees from 0 to 180."""
-    sine, cosine = np.linalg.norm(R - R.T) / 8**0.5, (np.trace(R) - (len(R) - 2)) / 2
-    return float(np.degrees(np.arctan2(sine, cosine)))

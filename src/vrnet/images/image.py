@@ -25,16 +25,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Images of SimpleITK and of nibabel, and the same voxels at the same places as arrays on a grid.
-#
 # SimpleITK has LPS millimetres, as a grid has, and arrays whose axes are reversed. nibabel has arrays whose axes are
 # the grid's, and an affine map of indices to RAS: x = diag(-1, -1, 1) · affine · (i, j, k, 1).
 
-ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
-"""What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
+ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}  # for bool, half and extended, which ITK does not have
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
-UNITS_MM = {"meter": 1e3, "micron": 1e-3}
-"""The units of length of a NIfTI header that are not the millimetre."""
+UNITS_MM = {"meter": 1e3, "micron": 1e-3}  # the units of length of a NIfTI header that are not the millimetre
 UNITS_MS = {"sec": 1e3, "msec": 1.0, "usec": 1e-3}
 
 
@@ -64,7 +60,8 @@ def grid_of_nibabel(image: SpatialImage, shape: tuple[int, ...], name: str) -> G
     d = len(shape)
     if image.affine is None:
         raise BadInput(f"{name} has no affine map, so that nobody knows where it lies: give it one")
-    unit = UNITS_MM.get(units_of(image)[0], 1.0)
+    header = image.header
+    unit = UNITS_MM.get(header.get_xyzt_units()[0], 1.0) if hasattr(header, "get_xyzt_units") else 1.0
     form = RAS_TO_LPS @ np.diag([unit, unit, unit, 1.0]) @ np.asarray(image.affine, np.float64)
     spacing = np.linalg.norm(form[:3, :d], axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -76,13 +73,13 @@ def grid_of_nibabel(image: SpatialImage, shape: tuple[int, ...], name: str) -> G
     return grid
 
 
-def units_of(image: SpatialImage) -> tuple[str, str]:
-    """The units of length and of time that the header of an image of nibabel names."""
-    return image.header.get_xyzt_units() if hasattr(image.header, "get_xyzt_units") else ("", "")
+def frame_step(header: Any) -> float | None:
+    """From one frame to the next in ms, by a header of nibabel; None where it does not say."""
+    unit = UNITS_MS.get(header.get_xyzt_units()[1]) if hasattr(header, "get_xyzt_units") else None
+    return unit and float(header.get_zooms()[3]) * unit
 
 
-MAX_SEGMENTS, MAX_SCATTER = 256, 0.5
-"""A segmentation has no more values than this, and neighbours of different values at no more than this part."""
+MAX_SEGMENTS, MAX_SCATTER = 256, 0.5  # of a segmentation: values, and the part of neighbours that differ
 NOT_LABELS = 64, "not a label map; give the labels that were drawn on it"
 NOT_A_MASK = 20, "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
 """More different numbers that change from voxel to voxel are intensities. Those of FreeSurfer are more, but come in
@@ -113,10 +110,9 @@ class Image:
             raise BadInput(f"{name} holds {components} values per voxel (colours, or a transform): give a grey image")
         if len(image.GetSize()) == 4 and image.GetSize()[3] == 1:
             image = sitk.Extract(image, (*image.GetSize()[:3], 0))
-        check_dimension(len(image.GetSize()), name)
-        grid = grid_of(image)
+        array, grid = checked_numbers(sitk.GetArrayFromImage(image).T, name), grid_of(image)
         check_grid(grid, Path(name))
-        return cls(checked_numbers(sitk.GetArrayFromImage(image).T, name), grid, name)
+        return cls(array, grid, name)
 
     def to_sitk(self) -> sitk.Image:
         """The image as SimpleITK has it. Its arrays have their axes reversed; booleans become 8 bits."""
@@ -126,9 +122,8 @@ class Image:
     def from_nibabel(cls, image: SpatialImage, name: str = "the image") -> "Image":
         """The image of an image of nibabel, whose RAS becomes LPS here; scaled as its header says."""
         array = np.asanyarray(image.dataobj)
-        array = array[..., 0] if array.ndim == 4 and array.shape[3] == 1 else array
-        check_dimension(array.ndim, name)
-        return cls(checked_numbers(array, name), grid_of_nibabel(image, array.shape, name), name)
+        array = checked_numbers(array[..., 0] if array.ndim == 4 and array.shape[3] == 1 else array, name)
+        return cls(array, grid_of_nibabel(image, array.shape, name), name)
 
     def to_nibabel(self) -> "nibabel.Nifti1Image":
         """The image as nibabel has it, in RAS; booleans become 8 bits. A picture lies in the plane z = 0."""
@@ -173,17 +168,11 @@ class Image:
         return replace(self, array=np.flip(ordered.array, axes), grid=ordered.grid.flipped(axes))
 
 
-def check_dimension(d: int, name: str) -> None:
-    """BadInput unless an image is a picture or a volume."""
-    if d not in (2, 3):
-        raise BadInput(
-            f"{name} has {d} dimensions: give one 2D or 3D image, such as one time frame; a whole cine is for "
-            "`vrnet track`"
-        )
-
-
 def checked_numbers(array: Shaped[ndarray, "*s"], name: str) -> Shaped[ndarray, "*s"]:
-    """The array; or BadInput if its numbers are not real and finite."""
+    """The array; BadInput unless it is a picture or a volume of real, finite numbers."""
+    if array.ndim not in (2, 3):
+        one = "give one 2D or 3D image, such as one time frame; a whole cine is for `vrnet track`"
+        raise BadInput(f"{name} has {array.ndim} dimensions: {one}")
     if array.dtype.kind not in "iufb":
         what = "complex numbers" if array.dtype.kind == "c" else str(array.dtype)
         raise BadInput(f"{name} holds {what}: give an image of real numbers, such as their magnitude")
@@ -392,8 +381,6 @@ def field_tensor(given: object, shape: tuple[int, ...]) -> Tensor:
     return field
 
 
-# The mask of an image that is an array or a tensor: checked where it comes in.
-
 Mask = Bool[Tensor, "*s"] | None
 
 
@@ -416,12 +403,10 @@ def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
 
 
 # Intensities in [0, 1]: one scaling for both images of a pair, or the same tissue would no longer be equally bright.
-#
 # Between subjects or scanners it is not equally bright to begin with: there, each image has its own scaling.
 
 PERCENTILES = (1, 99)
-Inside = Sequence[Bool[Tensor, "..."] | None]
-"""Which voxels of each image count; of None, all."""
+Inside = Sequence[Bool[Tensor, "..."] | None]  # which voxels of each image count; of None, all
 
 
 def rescale_jointly(*images: Float[Tensor, "..."], inside: Inside = ()) -> tuple[Float[Tensor, "..."], ...]:
@@ -442,10 +427,7 @@ def rescale_each(*images: Float[Tensor, "..."], inside: Inside = ()) -> tuple[Fl
 
 
 def rescale_images_jointly(*images: Image, masks: Sequence[Image | None] = ()) -> list[Image]:
-    """Images whose 1st to 99th percentile, of all together, is mapped to [0, 1] and clipped; as float32.
-
-    To be done before an image is padded, or its border would count more than once. Percentiles are those inside the
-    masks."""
+    """`rescale_jointly` of images by what is inside their masks; before padding, or a border counts more than once."""
     inside = [None if mask is None else torch.from_numpy(mask.array) for mask in masks]
     given = (torch.from_numpy(image.array.astype(np.float64)) for image in images)
     arrays = rescale_jointly(*given, inside=inside)

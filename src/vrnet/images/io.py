@@ -1,6 +1,7 @@
 """Images and cines on disk, and as a caller gives them. The content of a file says what it is, not its ending."""
 
 import gzip
+import re
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -19,27 +20,15 @@ from vrnet.images import formats
 from vrnet.images.dicom import is_dicom, read_cine_frames, read_series
 from vrnet.images.formats import Voxels, first_bytes, refuse_errors
 from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid
-from vrnet.images.image import (
-    UNITS_MS,
-    Cine,
-    Image,
-    check_dimension,
-    checked_numbers,
-    grid_of,
-    grid_of_nibabel,
-    to_sitk,
-    units_of,
-)
+from vrnet.images.image import Cine, Image, checked_numbers, frame_step, grid_of, grid_of_nibabel, to_sitk
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 NIFTI_HEADER_BYTES = 352
-IMAGE_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd")
-"""The formats that images are written in."""
+IMAGE_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd")  # the formats that images are written in
 
 
 def read_voxels(path: Path, with_voxels: bool = True) -> Voxels:
-    """What a file, or a folder of DICOM, holds; BadInput if it is no image. Where only the place is asked for, the
-    voxels of most formats are not read."""
+    """What a file, or a folder of DICOM, holds, in most formats without voxels if so asked; or BadInput."""
     check_name(path)
     with refuse_errors(path):
         if path.is_dir():
@@ -47,7 +36,7 @@ def read_voxels(path: Path, with_voxels: bool = True) -> Voxels:
         head = first_bytes(path)
         if head.startswith(b"NRRD000"):
             return formats.read_nrrd(path, with_voxels)
-        if formats.is_metaimage(head):
+        if re.match(rb"\s*[A-Za-z]\w*[ \t]*=", head) and b"NDims" in head:
             return formats.read_metaimage(path, with_voxels)
         if kind := next((kind for magic, kind in formats.PICTURES.items() if head.startswith(magic)), None):
             return formats.read_picture(path, kind)
@@ -74,7 +63,6 @@ def read_image(path: str | PathLike[str]) -> Image:
         array = array[0]
     if len(grid.shape) == 4 and grid.shape[3] == 1:
         array, grid = array[..., 0], grid_in_space(grid, path)
-    check_dimension(len(grid.shape), str(path))
     return Image(checked_numbers(array, str(path)), grid, str(path))
 
 
@@ -119,10 +107,8 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
 
 # A cine on disk: a file of four axes (NIfTI, MHA, NRRD), of three for one slice over time, or DICOM.
 
-MIN_CYCLE_MS, MAX_CYCLE_MS = 200.0, 4000.0
-"""A heart beats between 300 and 15 times a minute. A header that says otherwise means something else by its number."""
-MAX_STEP_S = 0.3
-"""A third step below is the time between frames, in seconds."""
+MIN_CYCLE_MS, MAX_CYCLE_MS = 200.0, 4000.0  # a heart beats between 300 and 15 times a minute
+MAX_STEP_S = 0.3  # a third step below is the time between frames, in seconds
 MAX_CHANGE = 0.45
 """Of the variance of a cine, the part that is change over time. Of a volunteer's slices it was 0.21 at most, and 0.37
 where they were cut to the heart; from slice to slice of brains and hippocampi 0.57 at least."""
@@ -161,7 +147,8 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
     steps = " x ".join(f"{h:.4g}" for h in grid.spacing)
     # A third step is the time between frames, in seconds; or the 1 of a header that says nothing of it.
     has_steps = grid.spacing[2] >= MAX_STEP_S and (grid.spacing[2] != 1 or 1 in grid.spacing[:2])
-    changes, is_stack = change_over_time(frames) > MAX_CHANGE, grid.stacked_across == 2
+    is_number, is_stack = frames.dtype.kind in "iufb", grid.stacked_across == 2
+    changes = is_number and frames.var(0, dtype=np.float64).mean() > MAX_CHANGE * frames.var(dtype=np.float64)
     if is_stack or (has_steps and changes):
         what = f"a {'stack of slices' if is_stack else 'volume'} with steps of {steps} mm"
         said = f"{path} holds one frame only, {what}: give a cine of four axes; one of a single slice is saved as"
@@ -171,12 +158,6 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
     doubt = beware if has_steps or changes else ""
     warn_of_input(f"{path} has three axes: the third is taken for time, and a frame is one slice. {doubt}".rstrip(". "))
     return doubt
-
-
-def change_over_time(frames: Shaped[ndarray, "t x y"]) -> float:
-    """The part of the variance of all voxels that is change over time; 0 if there is none."""
-    whole = float(frames.var(dtype=np.float64)) if frames.dtype.kind in "iufb" else 0.0
-    return float(frames.var(0, dtype=np.float64).mean()) / whole if whole > 0 else 0.0
 
 
 def grid_in_space(grid: Grid, path: Path) -> Grid:
@@ -207,10 +188,8 @@ def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] |
 # Images as a caller gives them: our own, a file, or an image of SimpleITK or nibabel.
 
 File = str | PathLike[str]
-ImageLike: TypeAlias = Image | File | sitk.Image | SpatialImage
-"""All that an image may be given as."""
-CineLike: TypeAlias = Cine | File | sitk.Image | SpatialImage
-"""All that a cine may be given as; an image of SimpleITK or nibabel has time as its last axis."""
+ImageLike: TypeAlias = Image | File | sitk.Image | SpatialImage  # all that an image may be given as
+CineLike: TypeAlias = Cine | File | sitk.Image | SpatialImage  # images of libraries have time as their last axis
 
 
 def given_image(name: str, given: object) -> Image:
@@ -241,7 +220,6 @@ def given_cine(given: object) -> Cine:
         array = np.asanyarray(given.dataobj)
         if array.ndim != 4:
             raise BadInput(f"the cine has {array.ndim} dimensions: give four, (x, y, z, t)")
-        unit, frames = UNITS_MS.get(units_of(given)[1]), np.moveaxis(array, -1, 0)
-        times = times_of(unit and float(given.header.get_zooms()[3]) * unit, len(frames), Path("the cine"))
-        return Cine(frames, grid_of_nibabel(given, array.shape[:3], "the cine"), times)
+        times = times_of(frame_step(given.header), array.shape[3], Path("the cine"))
+        return Cine(np.moveaxis(array, -1, 0), grid_of_nibabel(given, array.shape[:3], "the cine"), times)
     raise BadInput(f"the cine is {type_name(given)}: give a Cine (vrnet.read_cine), a file or a 4D image")

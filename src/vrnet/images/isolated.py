@@ -12,8 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-BASE_MEMORY, MEMORY_PER_BYTE = 900_000_000, 40
-"""What the process may take: this, and so many times the file's size."""
+BASE_MEMORY, MEMORY_PER_BYTE = 900_000_000, 40  # what the process may take: this, and so many times the file's size
 BASE_SECONDS, BYTES_PER_SECOND, SECONDS_PER_FILE = 40, 1_000_000, 0.1
 
 
@@ -64,21 +63,13 @@ def main() -> None:
         hard = resource.getrlimit(limit)[1]
         within = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (within, within))
-    if what == "transform":
-        found = parts_of(sitk.ReadTransform(names[0]))
-    else:
+    if what == "slices":
         found = {str(k): sitk.GetArrayFromImage(sitk.ReadImage(n, imageIO="GDCMImageIO")) for k, n in enumerate(names)}
-    np.savez(sys.stdout.buffer, **found)
-
-
-def parts_of(whole: Any) -> dict[str, Any]:
-    """Of each part of a transform: the name of its kind, its parameters and its fixed ones."""
-    import numpy as np
-    import SimpleITK as sitk
-
-    whole = whole.Downcast()
+        np.savez(sys.stdout.buffer, **found)
+        return
+    # Of each part of a transform: the name of its kind, its parameters and its fixed ones.
+    whole, found = sitk.ReadTransform(names[0]).Downcast(), {}
     is_composite = isinstance(whole, sitk.CompositeTransform)
-    found: dict[str, Any] = {}
     for k in range(whole.GetNumberOfTransforms() if is_composite else 1):
         part = whole.GetNthTransform(k).Downcast() if is_composite else whole
         is_identity = part.GetTransformEnum() == sitk.sitkIdentity
@@ -88,7 +79,7 @@ def parts_of(whole: Any) -> dict[str, Any]:
         values = sitk.GetArrayFromImage(part.GetDisplacementField()).ravel() if is_field else part.GetParameters()
         found |= {f"name{k}": np.array(f"{kind}_double_{d}_{d}{order}"), f"parameters{k}": np.array(values, np.float64)}
         found[f"fixed{k}"] = np.array(part.GetFixedParameters(), np.float64)
-    return found
+    np.savez(sys.stdout.buffer, **found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Points in the world, as CSV files: a header with x, y (and z), one row per point, in millimetres."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +21,7 @@ class Points:
     lps: Float[ndarray, "n d"]
     header: list[str]
     rows: list[list[str]]
-    columns: list[int]
-    """The positions of x, y (and z) in a row."""
-
-    def with_lps(self, lps: Float[ndarray, "n d"]) -> "Points":
-        """Other positions in the same table."""
-        return replace(self, lps=lps)
+    columns: list[int]  # the positions of x, y (and z) in a row
 
 
 def read_points(path: Path, space: Space) -> Points:

@@ -28,11 +28,17 @@ def resample(source: sitk.Image, grid: Grid, transform: sitk.Transform, method: 
 def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image:
     """The image on another grid, by its header, or through an affine map, as float32: image(affine(x)).
 
-    It is smoothed first along axes that are coarser there. Outside the image its border is repeated."""
+    It is smoothed first along each axis that the other grid, along the axis closest to it, samples less finely. Outside
+    the image its border is repeated."""
     if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
-    there = affine.image_of(grid) if affine else grid
-    source = low_pass(to_sitk(image.array.astype(np.float32), image.grid), image.grid, there)
+    own, there = image.grid, affine.image_of(grid) if affine else grid
+    source = to_sitk(image.array.astype(np.float32), own)
+    closest = np.abs(own.axes.T @ there.axes).argmax(1)
+    for axis, (n, h) in enumerate(zip(own.shape, own.spacing, strict=True)):
+        factor = there.spacing[closest[axis]] / h
+        if factor > SMOOTH_ABOVE_SPACING_RATIO and n > 3:  # ITK's recursive filter needs four voxels
+            source = sitk.RecursiveGaussian(source, 0.5 * h * (factor**2 - 1) ** 0.5, direction=axis)
     return Image(resample(source, grid, transform_of(affine, grid), sitk.sitkLinear, outside=None), grid, image.name)
 
 
@@ -81,16 +87,6 @@ def resample_labels(labels: Image, grid: Grid, transform: sitk.Transform, smooth
     source = to_sitk(positions[:-1].reshape(labels.array.shape).astype(np.int32), labels.grid)
     method = sitk.sitkLabelLinear if smooth else sitk.sitkNearestNeighbor
     return Image(values[resample(source, grid, transform, method, float(positions[-1]))], grid, labels.name)
-
-
-def low_pass(image: sitk.Image, own: Grid, other: Grid) -> sitk.Image:
-    """The image smoothed along each axis that the other grid, along the axis closest to it, samples less finely."""
-    closest = np.abs(own.axes.T @ other.axes).argmax(1)
-    for axis, (n, h) in enumerate(zip(own.shape, own.spacing, strict=True)):
-        factor = other.spacing[closest[axis]] / h
-        if factor > SMOOTH_ABOVE_SPACING_RATIO and n > 3:  # ITK's recursive filter needs four voxels
-            image = sitk.RecursiveGaussian(image, 0.5 * h * (factor**2 - 1) ** 0.5, direction=axis)
-    return image
 
 
 lock, counts_before = Lock(), list[int]()

@@ -26,7 +26,7 @@ from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.inverse import describe_residual, invert_at
 from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
 from vrnet.images.formats import first_bytes, refuse_errors
-from vrnet.images.grid import Affine, Grid, check_grid, fit_affine
+from vrnet.images.grid import Affine, Grid, check_grid
 from vrnet.images.image import Image, as_labels, grid_of, to_sitk
 from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_finite, check_name, given_image, read_voxels, write_sitk
 from vrnet.images.isolated import read_isolated
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# ITK transform files: text (.tfm, .txt), Matlab 4 (.mat) and HDF5 (.h5), written, and read without trust.
-#
-# The numbers of a file are parsed and checked here, since a damaged file makes ITK's own readers overwrite memory.
+# ITK transform files: text (.tfm, .txt), Matlab 4 (.mat) and HDF5 (.h5), written, and read without trust: numbers are
+# parsed and checked here, since a damaged file makes ITK's own readers overwrite memory.
 
 NOT_A_TRANSFORM = "it is not an ITK transform, or damaged"
 TEXT_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"\x89HDF\r\n\x1a\n"
@@ -52,8 +51,7 @@ OF_ONE_DIMENSION = (
     "Euler2DTransform", "Similarity2DTransform", "Euler3DTransform", "Similarity3DTransform", "VersorTransform",
     "VersorRigid3DTransform", "ScaleVersor3DTransform", "ScaleSkewVersor3DTransform",
 )  # fmt: skip
-RESULT = "transform.nii.gz"
-"""The transform in the folder of a result."""
+RESULT = "transform.nii.gz"  # the transform in the folder of a result
 MAX_PARAMETER = 1e9
 MAX_PARTS = 64
 MIN_DETERMINANT, MAX_DETERMINANT = 1e-9, 1e9
@@ -61,39 +59,34 @@ Part = tuple[str, Float[ndarray, "n"], Float[ndarray, "m"]]
 """One transform of a file: a name, such as AffineTransform_double_3_3, its parameters and its fixed parameters."""
 
 
-def is_itk_transform(path: Path) -> bool:
-    """Whether the first bytes of a file are those of a transform that is no image."""
+def read_itk(path: Path) -> "sitk.Transform | None":
+    """The transform of an ITK transform file; None for another file, such as a vector image; BadInput if damaged.
+
+    Where the content of a file says neither, its name does."""
     check_name(path)
     if exists(path / RESULT):
         raise BadInput(f"{path} is a folder: give its transform, {path / RESULT}")
     head = first_bytes(path, 64)
     is_matlab = head[:4] in MATLAB_CODES and NAME.match(head[20:].decode("latin-1")) is not None
-    return head.startswith((TEXT_MAGIC, HDF5_MAGIC)) or is_matlab
-
-
-def read_if_itk(path: Path) -> "sitk.Transform | None":
-    """The transform of an ITK transform file; None for another file, such as a vector image.
-
-    Where the content of a file says neither, its name does."""
-    return read_itk(path) if is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES else None
-
-
-def read_itk(path: Path) -> sitk.Transform:
-    """The transform in an ITK transform file, as an object of SimpleITK; or BadInput."""
-    if not is_itk_transform(path):
-        raise unreadable(path, NOT_A_TRANSFORM)
+    if not is_matlab and not head.startswith((TEXT_MAGIC, HDF5_MAGIC)):
+        if path.suffix.lower() in ITK_SUFFIXES:
+            raise unreadable(path, NOT_A_TRANSFORM)
+        return None
     check_memory(path, path.stat().st_size)
     with refuse_errors(path, NOT_A_TRANSFORM):
-        if is_composite := (head := first_bytes(path, 64)).startswith(HDF5_MAGIC):
+        if is_composite := head.startswith(HDF5_MAGIC):
             found = read_isolated("transform", path, [path])
             count = len(found.files) // 3
             parts = [(str(found[f"name{k}"]), found[f"parameters{k}"], found[f"fixed{k}"]) for k in range(count)]
-        elif head.startswith(TEXT_MAGIC):
+        elif is_matlab:  # the parameters, under the name of the transform, and then the fixed ones
+            from scipy.io import loadmat
+
+            (name, parameters), (_, fixed) = loadmat(BytesIO(path.read_bytes())).items()
+            parts = [(name, parameters.astype(np.float64).ravel(), fixed.astype(np.float64).ravel())]
+        else:
             parts = parse_text(path.read_text(encoding="ascii"))
             if is_composite := parts[0][0].startswith("CompositeTransform"):
                 del parts[0]
-        else:
-            parts = [parse_matlab(path.read_bytes())]
         if len(parts) > 1 and not is_composite:
             raise BadInput(f"{path} holds {len(parts)} transforms and does not say how they combine: give one per file")
         transforms = [build(part, path) for part in parts[: MAX_PARTS + 1]]
@@ -113,14 +106,6 @@ def parse_text(text: str) -> list[Part]:
         if found:
             raise ValueError("unknown lines")
     return parts
-
-
-def parse_matlab(data: bytes) -> Part:
-    """The transform of a Matlab file: its parameters, under its name, and then the fixed ones."""
-    from scipy.io import loadmat
-
-    (name, parameters), (_, fixed) = loadmat(BytesIO(data)).items()
-    return name, parameters.astype(np.float64).ravel(), fixed.astype(np.float64).ravel()
 
 
 def build(part: Part, path: Path) -> sitk.Transform:
@@ -217,15 +202,12 @@ def field_grid(transform: sitk.Transform) -> Grid | None:
 
 
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat")
-TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
-"""The formats that transforms are written in."""
+TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")  # the formats that transforms are written in
 MAX_DISPLACEMENT_MM = 1e9
 LARGE_REACH, MAX_CONDITION = 0.05, 100.0
 """An affine part that moves corners by more than this part of the diagonal of the grid is not left to iteration, unless
 it draws space nearly together."""
-STEPS_PER_MM = 2.0**13
-"""Displacements in files are multiples of 1/8192 mm, or of a finer step where voxels are smaller than half a mm: of a
-power of 2, so that they are exact as floating point."""
+STEPS_PER_MM = 2.0**13  # in files; of voxels smaller than half a mm more; a power of 2, exact as floating point
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -259,7 +241,7 @@ class Transform:
         return sitk.DisplacementFieldTransform(to_sitk(self.displacement.astype(np.float64), self.grid, is_vector=True))
 
     def to_sitk(self) -> sitk.Transform:
-        """The transform as an object of SimpleITK: `itk`, named as that of images is."""
+        """The transform as an object of SimpleITK, as `itk`."""
         return self.itk
 
     def check_dimension(self, d: int, name: str) -> None:
@@ -317,10 +299,16 @@ class Transform:
         return Transform(moved.T.reshape(self.displacement.shape), self.grid)
 
     def affine_part(self) -> Affine | None:
-        """The affine map nearest to the transform, where that is large; None where it is not, or has no inverse."""
-        affine = fit_affine(self.displacement, self.grid)
-        is_small = affine.reach(self.grid) < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION
-        return None if is_small else affine
+        """The affine map nearest to the transform, by least squares, where that is large; None where it is not, or has
+        no inverse."""
+        d, centre = len(self.grid.shape), self.grid.centre
+        x, v = self.grid.voxels() - centre, self.displacement.reshape(d, -1).T
+        slope = np.linalg.lstsq(x.T @ x, x.T @ (v - v.mean(0)), rcond=None)[0].T
+        affine = Affine("affine", np.eye(d) + slope, v.mean(0), centre)
+        corners = self.grid.points(self.grid.corners)
+        moved = np.linalg.norm(affine.points(corners) - corners, axis=1).max()
+        reach = moved / np.linalg.norm(np.multiply(self.grid.shape, self.grid.spacing))
+        return None if reach < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION else affine
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
         """The transform from moving to fixed, and its residual: it takes points of moving to fixed, and brings fixed to
@@ -380,7 +368,7 @@ class Transform:
     def load(cls, path: str | PathLike[str], reference: Grid | None = None) -> "Transform":
         """A displacement field by any tool that follows ITK; or, given a reference grid, any ITK transform on it."""
         path = Path(path)
-        if (itk := read_if_itk(path)) is None:
+        if (itk := read_itk(path)) is None:
             image = read_voxels(path)
             components, d = len(image.array) if image.is_vector else 1, len(image.grid.shape)
             if components != d:
@@ -438,36 +426,32 @@ def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid |
     if target is None:
         raise BadInput("the first of the transforms is affine and has no grid: give the `grid` of its fixed image")
     maps = [transform.itk for transform in (first, *others)]
-    if len(dimensions := {found.GetDimension() for found in maps} | {len(target.shape)}) > 1:
-        raise BadInput(f"the transforms and the grid are {sorted(dimensions)} dimensional: give all of one dimension")
-    warn_of_order([f"transform {k + 1}" for k in range(len(maps))], maps, target)
-    return sample_transform(sitk.CompositeTransform(maps[::-1]), target)
+    return sample_transform(chain([f"transform {k + 1}" for k in range(len(maps))], maps, target), target)
 
 
-def read_point_map(*paths: Path) -> sitk.Transform:
-    """The transform of a file, to map points, which needs no grid; of several files, x ↦ last(… second(first(x)))."""
-    maps = read_maps(paths)
+def chain(names: Sequence[str | Path], maps: "Sequence[sitk.Transform]", grid: Grid | None = None) -> sitk.Transform:
+    """x ↦ last(… second(first(x))); BadInput unless all, and the grid of the points x, if given, have one dimension."""
+    d = maps[0].GetDimension()
+    for name, found in zip(names, maps, strict=True):
+        if found.GetDimension() != d:
+            raise BadInput(f"{name} is {found.GetDimension()}D and {names[0]} {d}D: give transforms of one dimension")
+    if grid is not None:
+        if d != len(grid.shape):
+            raise BadInput(f"{names[0]} is {d}D and the reference {len(grid.shape)}D: give one of its kind")
+        warn_of_order([str(name) for name in names], maps, grid)
     return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])  # which applies the last one first
 
 
-def read_maps(paths: Sequence[Path]) -> "list[sitk.Transform]":
-    """The transforms of files, all of one dimension."""
-    maps = [read_if_itk(path) or Transform.load(path).itk for path in paths]
-    for path, found in zip(paths, maps, strict=True):
-        if (d := found.GetDimension()) != (first := maps[0].GetDimension()):
-            raise BadInput(f"{path} is {d}D and {paths[0]} {first}D: give transforms of one dimension")
-    return maps
+def read_point_map(*paths: Path, grid: Grid | None = None) -> sitk.Transform:
+    """x ↦ last(… second(first(x))) of the transforms of files; points of no known grid need none."""
+    return chain(paths, [read_itk(path) or Transform.load(path).itk for path in paths], grid)
 
 
 def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
     """x ↦ last(… second(first(x))), at the voxels of a grid; of one transform that has a grid, on that."""
-    if len(paths) == 1:
-        only = Transform.load(paths[0], grid)
-        only.check_dimension(len(grid.shape), "the reference")
-        warn_of_order([str(paths[0])], [only.itk], grid)
-        return only
-    maps = read_maps(paths)
-    if (d := maps[0].GetDimension()) != len(grid.shape):
-        raise BadInput(f"{paths[0]} is {d}D and the reference {len(grid.shape)}D: give one of its kind")
-    warn_of_order(list(map(str, paths)), maps, grid)
-    return sample_transform(sitk.CompositeTransform(maps[::-1]), grid)
+    if len(paths) > 1:
+        return sample_transform(read_point_map(*paths, grid=grid), grid)
+    only = Transform.load(paths[0], grid)
+    only.check_dimension(len(grid.shape), "the reference")
+    warn_of_order([str(paths[0])], [only.itk], grid)
+    return only

@@ -5,13 +5,11 @@ axis: there the entries of a matrix and of a shift move points equally far, and 
 Each refinement seeks a small map before the one that is known. Samples are seeded and added up by one thread, so that
 results are the same to the bit on any number of cores.
 
-A mask says where to look. What lies around it often moves alike and shows the way, and sometimes misleads: so a map is
-sought twice, in the whole images and in what the masks leave of them. The second is kept if images are plainly more
-alike by it inside.
-"""
+What lies around a mask often shows the way, and sometimes misleads: so a map is sought in the whole images, and in what
+the masks leave of them."""
 
 from itertools import permutations, product
-from operator import attrgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -25,24 +23,20 @@ from vrnet.images.image import Image, grid_of, rescale_images_jointly, to_sitk
 from vrnet.images.resample import one_thread
 from vrnet.registration.masks import PairMasks, inpaint_image
 
-COARSEST_VOXELS = 28
-"""About how many voxels the longest side of fixed has at the coarsest level."""
-MAX_VOXELS = 1e6
-"""A level of more voxels would cost time and gain nothing that can be measured."""
+COARSEST_VOXELS = 28  # about how many voxels the longest side of fixed has at the coarsest level
+MAX_VOXELS = 1e6  # a level of more voxels would cost time and gain nothing that can be measured
 MIN_VOXELS_PER_AXIS = 4
-MAX_VOXELS_OF_SHARE = 4000
-"""How many voxels inside a mask are looked at, at most, where some will do."""
+MAX_VOXELS_OF_SHARE = 4000  # how many voxels inside a mask are looked at, at most, where some will do
 NO_MASKS: PairMasks[Image] = PairMasks()
 
 
 class Level(NamedTuple):
-    """Both images at one coarseness, in the optimiser's coordinates."""
+    """Both images at one coarseness, in the optimiser's coordinates; a mask of None is everywhere."""
 
     fixed: sitk.Image
     moving: sitk.Image
     spacing: float
     fixed_mask: sitk.Image | None = None
-    """Where samples are taken; if None, anywhere."""
     moving_mask: sitk.Image | None = None
 
 
@@ -99,24 +93,17 @@ FIRST_STEP, LAST_STEP, ITERATIONS = 0.5, 0.002, 100
 """The steps of a refinement, in voxels of its level: from the first down to the last, or so many."""
 SMALL_TURN = np.radians(25)
 STARTS_REFINED = 6
-MIN_SHARE = 0.2
-"""A map that takes less of fixed into moving is none: by chance, little can be alike."""
-MIN_VOXELS_INSIDE = 100
-"""Fewer voxels inside a mask are alike by chance, whatever the map."""
-MIN_SAMPLES = 500
-"""A level with fewer voxels inside a mask is too coarse to seek a map in it."""
+MIN_SHARE = 0.2  # a map that takes less of fixed into moving is none: by chance, little can be alike
+MIN_VOXELS_INSIDE = 100  # fewer voxels inside a mask are alike by chance, whatever the map
+MIN_SAMPLES = 500  # a level with fewer voxels inside a mask is too coarse to seek a map in it
 PLAINLY_BETTER = 1.1
 """By what factor a map must have a greater score inside the masks than that of the whole images has there."""
 
 
-class Found(NamedTuple):
-    """A map, and its mutual information times the share of fixed that it takes into moving, both inside their masks."""
-
-    affine: Affine
-    score: float
-
-
-SCORE = attrgetter("score")
+Found = tuple[float, Affine]
+"""A map, after its score: its mutual information times the share of fixed that it takes into moving, both inside their
+masks."""
+SCORE = itemgetter(0)
 
 
 def find_affine(
@@ -136,7 +123,7 @@ def find_affine(
     masks, report = PairMasks(*given), progress or (lambda done: None)
     parts = 1 if masks.is_everywhere else 2
     with one_thread():  # the optimiser's own setting does not reach all of its parts
-        found = search(make_levels(fixed, moving), kind, lambda done: report(done / parts)).affine
+        _, found = search(make_levels(fixed, moving), kind, lambda done: report(done / parts))
         whole = in_world(found, kind, fixed.grid)
         if masks.is_everywhere:
             return whole
@@ -154,10 +141,11 @@ def find_better_inside(
         return found and found.inverse().about(fixed.grid.centre)
     unit, centre = coordinates(fixed.grid)
     *coarser, finest = make_levels(fixed, moving, masks)
-    inside = search([*(each for each in coarser if count_inside(each) >= MIN_SAMPLES), finest], whole.kind, progress)
+    fine_enough = [*(level for level in coarser if count_inside(level) >= MIN_SAMPLES), finest]
+    score, found = search(fine_enough, whole.kind, progress)
     shift = whole.about(centre).translation / unit
-    score_of_whole = measure(finest, Affine(whole.kind, whole.matrix, shift, np.zeros(len(centre)))).score
-    return in_world(inside.affine, whole.kind, fixed.grid) if inside.score > PLAINLY_BETTER * score_of_whole else None
+    score_of_whole, _ = measure(finest, Affine(whole.kind, whole.matrix, shift, np.zeros(len(centre))))
+    return in_world(found, whole.kind, fixed.grid) if score > PLAINLY_BETTER * score_of_whole else None
 
 
 def in_world(affine: Affine, kind: AffineKind, grid: Grid) -> Affine:
@@ -169,23 +157,33 @@ def in_world(affine: Affine, kind: AffineKind, grid: Grid) -> Affine:
 def search(levels: list[Level], kind: AffineKind, progress: Progress) -> Found:
     """The best map: rigid from the most promising starts at the coarsest level, then refined from level to level."""
     starts = sorted((measure(levels[0], start) for start in possible_starts(levels[0])), key=SCORE, reverse=True)
-    found = max((refine(levels[0], start.affine, "rigid") for start in starts[:STARTS_REFINED]), key=SCORE)
+    found = max((refine(levels[0], start, "rigid") for _, start in starts[:STARTS_REFINED]), key=SCORE)
     for done, level in enumerate(levels, start=1):
-        found = refine(level, found.affine, kind)
+        found = refine(level, found[1], kind)
         progress(done / len(levels))
     return found
 
 
 def possible_starts(level: Level) -> list[Affine]:
-    """As the headers say, centre on centre, centre of mass on centre of mass, and mask on mask: each as it is, and
-    turned."""
-    origin = np.zeros(level.fixed.GetDimension())
+    """As the headers say, centre on centre, centre of mass on centre of mass, and mask on mask: each as it is; turned a
+    little about every axis; and turned so that axes come to axes, since headers may have lost how an image lies."""
+    d = level.fixed.GetDimension()
+    origin = np.zeros(d)
     shifts = [(origin, origin), (origin, grid_of(level.moving).centre)]
     shifts += [(centre_of_mass(level.fixed), centre_of_mass(level.moving))]
     if level.fixed_mask is not None and level.moving_mask is not None:
         shifts += [(centre_of_mass(level.fixed_mask), centre_of_mass(level.moving_mask))]
-    turns = all_turns(len(origin))
-    return [Affine("rigid", R, target - R @ pivot, origin) for R in turns for pivot, target in shifts]
+
+    rotations = [np.eye(d)]
+    for i, j in permutations(range(d), 2):
+        R = np.eye(d)
+        R[[i, j], [i, j]], R[j, i], R[i, j] = np.cos(SMALL_TURN), np.sin(SMALL_TURN), -np.sin(SMALL_TURN)
+        rotations.append(R)
+    signs = [np.diag(sign) for sign in product((1.0, -1.0), repeat=d)]
+    for R in (sign @ np.eye(d)[list(order)] for order in permutations(range(d)) for sign in signs):
+        if np.linalg.det(R) > 0 and not np.array_equal(R, np.eye(d)):
+            rotations.append(R)
+    return [Affine("rigid", R, target - R @ pivot, origin) for R in rotations for pivot, target in shifts]
 
 
 def centre_of_mass(image: sitk.Image) -> Float[ndarray, " d"]:
@@ -193,20 +191,6 @@ def centre_of_mass(image: sitk.Image) -> Float[ndarray, " d"]:
     weights = sitk.GetArrayFromImage(image).T.astype(np.float64)
     index = np.average(np.indices(weights.shape).reshape(weights.ndim, -1), axis=1, weights=weights.ravel())
     return grid_of(image).points(index[None])[0]
-
-
-def all_turns(d: int) -> list[Float[ndarray, "d d"]]:
-    """The rotations of starts: none; small ones about every axis; and those that take axes to axes, since headers may
-    have lost how an image lies."""
-    small = []
-    for i, j in permutations(range(d), 2):
-        R = np.eye(d)
-        R[[i, j], [i, j]], R[j, i], R[i, j] = np.cos(SMALL_TURN), np.sin(SMALL_TURN), -np.sin(SMALL_TURN)
-        small.append(R)
-    signs = [np.diag(sign) for sign in product((1.0, -1.0), repeat=d)]
-    to_axes = [sign @ np.eye(d)[list(order)] for order in permutations(range(d)) for sign in signs]
-    is_turn = [np.linalg.det(R) > 0 and not np.array_equal(R, np.eye(d)) for R in to_axes]
-    return [np.eye(d), *small, *(R for R, turns in zip(to_axes, is_turn, strict=True) if turns)]
 
 
 def mutual_information(level: Level, start: Affine) -> sitk.ImageRegistrationMethod:
@@ -223,33 +207,26 @@ def mutual_information(level: Level, start: Affine) -> sitk.ImageRegistrationMet
 
 
 def measure(level: Level, affine: Affine) -> Found:
-    """A map with its score."""
-    optimiser = mutual_information(level, affine)
-    optimiser.SetInitialTransform(sitk.Transform(len(affine.centre), sitk.sitkIdentity))
-    share = share_inside(level, affine)
-    try:
-        return Found(affine, -share * optimiser.MetricEvaluate(level.fixed, level.moving) if share else 0.0)
-    except RuntimeError:  # hardly any voxel of fixed is taken into moving
-        return Found(affine, 0.0)
-
-
-def share_inside(level: Level, affine: Affine) -> float:
-    """The share of fixed, out of some of its voxels, that a map takes into moving, and there into its mask; 0 if it
-    takes too little of it into moving."""
+    """A map with its score; 0 if it takes too little of fixed into moving."""
     fixed, moving = grid_of(level.fixed), grid_of(level.moving)
-    if level.fixed_mask is None:
-        places = fixed.lattice()
-    else:
+    places = fixed.lattice()
+    if level.fixed_mask is not None:
         inside = np.argwhere(sitk.GetArrayViewFromImage(level.fixed_mask).T).astype(np.float64)
         places = inside[:: 1 + len(inside) // MAX_VOXELS_OF_SHARE]
     index = moving.index(affine.points(fixed.points(places)))
     reached = index[((index > -0.5) & (index < np.array(moving.shape) - 0.5)).all(1)]
-    if len(reached) <= MIN_SHARE * len(index):
-        return 0.0
-    if level.moving_mask is None:
-        return len(reached) / len(index)
-    mask = sitk.GetArrayViewFromImage(level.moving_mask).T
-    return float(mask[tuple(np.round(reached).astype(int).T)].sum() / len(index))
+    count = float(len(reached))
+    if level.moving_mask is not None:
+        mask = sitk.GetArrayViewFromImage(level.moving_mask).T
+        count = float(mask[tuple(np.round(reached).astype(int).T)].sum())
+    if len(reached) <= MIN_SHARE * len(index) or not count:
+        return 0.0, affine
+    optimiser = mutual_information(level, affine)
+    optimiser.SetInitialTransform(sitk.Transform(len(affine.centre), sitk.sitkIdentity))
+    try:
+        return -count / len(index) * optimiser.MetricEvaluate(level.fixed, level.moving), affine
+    except RuntimeError:  # hardly any voxel of fixed is taken into moving
+        return 0.0, affine
 
 
 def refine(level: Level, start: Affine, kind: AffineKind) -> Found:

@@ -1,7 +1,7 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Integral
 from time import perf_counter
@@ -17,7 +17,7 @@ from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput, Progress
 from vrnet.fields.calculus import check_finite, determinant, jacobian, relative_spacing, warp, warp_labels
 from vrnet.fields.folds import Repair, repair_folds
-from vrnet.fields.inverse import describe_residual, invert
+from vrnet.fields.inverse import Inverse, invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.images.transforms import Transform
@@ -32,26 +32,9 @@ from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch
 from vrnet.vocabulary import Brightness, Folds, RegistrationOptions
 
-SLICES_APART = 1e6
-"""The distance between slices that have nothing to do with each other, in edges of a voxel."""
+SLICES_APART = 1e6  # the distance between slices that have nothing to do with each other, in edges of a voxel
 Array = TypeVar("Array", NDArray[Any], Tensor)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class InverseField(Generic[Array]):
-    """The way back from moving to fixed, and how far from where it began each voxel of moving ends, there and back."""
-
-    field: Array
-    """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
-    residual: Array
-    """(*s), in voxels; large where the registration folds. Outside its grid that goes on as at the border."""
-
-    def __iter__(self) -> Iterator[Array]:
-        """Both, in this order: field, residual = result.inverse()."""
-        return iter((self.field, self.residual))
-
-    def __repr__(self) -> str:
-        return f"InverseField(field {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
+Place = str | torch.device  # auto, cpu or cuda; or a device that is known to do
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -89,13 +72,14 @@ class Registration(Reportable[Array], Generic[Array]):
         """det(I + ∇field): below 1 where fixed is larger than moving, negative where the field folds."""
         return self._on_batch(lambda _, u: determinant(jacobian(u))[:, None], self.warped)
 
-    def inverse(self) -> InverseField[Array]:
+    def inverse(self) -> Inverse:
         """(field, residual): the field from moving to fixed, which takes points of moving to fixed, and brings fixed to
-        the grid of moving; and how far, in voxels, each voxel ends from where it began."""
+        the grid of moving; and how far, in voxels, each voxel ends from where it began. That is large where the
+        registration folds; outside its grid it goes on as at the border."""
         with torch.inference_mode():
             found = invert(as_tensor(self.field)[None])
         parts: list[Any] = [part[0].clone() for part in found]
-        return InverseField(*(parts if isinstance(self.field, Tensor) else [part.numpy() for part in parts]))
+        return Inverse(*(parts if isinstance(self.field, Tensor) else [part.numpy() for part in parts]))
 
     def _on_batch(self, function: Callable[[Tensor, Tensor], Tensor], image: Array) -> Array:
         """function(image, field), both as batches of one, its result as an array or a tensor again."""
@@ -110,13 +94,11 @@ class Registration(Reportable[Array], Generic[Array]):
         grid = Grid.plain(tuple(self.fixed.shape), self.spacing or (1.0,) * self.fixed.ndim)
         names = "fixed", "moving", "warped"
         images: dict[str, Any] = {name: Image(as_array(getattr(self, name)), grid, name) for name in names}
-        masks = (
-            None if mask is None else Image(as_array(mask), grid, f"the mask of {role}")
-            for role, mask in vars(self.inside).items()
-        )
+        given = vars(self.inside).items()
+        masks = (m if m is None else Image(as_array(m), grid, f"the mask of {role}") for role, m in given)
         return PairResult(
             **images,
-            **self.how,
+            **{field.name: getattr(self, field.name) for field in fields(Reportable)},
             masks=PairMasks(*masks),
             transform=Transform.from_voxels(as_array(self.field), grid),
             energies=as_array(self.energies),
@@ -131,9 +113,8 @@ class Registration(Reportable[Array], Generic[Array]):
             if given is not None and not isinstance(given, (np.ndarray, Tensor)):
                 raise BadInput(f"{name} are a {type(given).__name__}: give an array or a tensor, as the images were")
             if given is not None and tuple(given.shape) != grid.shape:
-                raise BadInput(
-                    f"{name} are {tuple(given.shape)} and the images {grid.shape}: give label maps on their grid"
-                )
+                shape = tuple(given.shape)
+                raise BadInput(f"{name} are {shape} and the images {grid.shape}: give label maps on their grid")
             images.append(None if given is None else Image(as_array(given), grid, name))
         return self.in_space.with_labels(images[0], images[1], label_names)
 
@@ -175,7 +156,7 @@ def register(
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
     chosen = parse_method(method, average=average).load()
-    plan = Plan.of(chosen, tuple(I0.shape), spacing, slice_axis, device or I0.device)
+    plan = Plan.of(chosen, tuple(I0.shape), spacing, slice_axis, device or I0.device, "pair")
     found = find_motion(I0, I1, inside, plan, options, progress)
     with torch.inference_mode():
         warped = warp(I1[None, None], found.field.to(I1.device)[None])[0, 0]
@@ -207,43 +188,30 @@ def register(
 class Plan:
     """By what images are registered, and where."""
 
-    method: Method
-    """Never `default`."""
-    find: Initializer
-    """What the method is on the device."""
+    method: Method  # never `default`
+    find: Initializer  # what the method is on the device
     device: torch.device
     spacing: Spacing
-    slice_axis: int | None
-    """The axis across which slices are registered one by one, if they are."""
+    slice_axis: int | None  # the axis across which slices are registered one by one, if they are
+    within: Spacing  # that of the axes along which motion is sought
 
     @staticmethod
     def of(
-        method: Method,
-        shape: tuple[int, ...],
-        spacing: Spacing,
-        slice_axis: int | None,
-        device: str | torch.device,
-        images: Images = "pair",
+        method: Method, shape: tuple[int, ...], spacing: Spacing, slice_axis: int | None, device: Place, images: Images
     ) -> "Plan":
         """The plan for images of this shape; BadInput if anything is in the way, as a missing package."""
-        if slice_axis is not None and not (
-            isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3
-        ):
-            raise BadInput(
-                f"slice_axis is {slice_axis} for images of {shape}: give 0, 1 or 2; only volumes have slices"
-            )
-        if min(n for axis, n in enumerate(shape) if axis != slice_axis) < 2:
+        is_axis = isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3
+        if slice_axis is not None and not is_axis:
+            known = "give 0, 1 or 2; only volumes have slices"
+            raise BadInput(f"slice_axis is {slice_axis} for images of {shape}: {known}")
+        axes = [axis for axis in range(len(shape)) if axis != slice_axis]
+        if min(shape[axis] for axis in axes) < 2:
             raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")
-        d, within = len(shape) - (slice_axis is not None), spacing_within(spacing, slice_axis)
-        chosen = method.resolve(d, within, images)
+        within = None if spacing is None else tuple(spacing[axis] for axis in axes)
+        chosen = method.resolve(len(axes), within, images)
         warn_if_far(chosen, within)
         place = find_device(device, chosen.devices) if isinstance(device, str) else device
-        return Plan(chosen, chosen.build(d, place), place, spacing, slice_axis)
-
-    @property
-    def within(self) -> Spacing:
-        """The spacing of the axes along which motion is sought."""
-        return spacing_within(self.spacing, self.slice_axis)
+        return Plan(chosen, chosen.build(len(axes), place), place, spacing, slice_axis, within)
 
 
 class Motion(NamedTuple):
@@ -256,12 +224,7 @@ class Motion(NamedTuple):
 
 
 def find_motion(
-    I0: Tensor,
-    I1: Tensor,
-    inside: PairMasks[Tensor],
-    plan: Plan,
-    options: RegistrationOptions,
-    progress: Progress | None,
+    I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, options: RegistrationOptions, tell: Progress | None
 ) -> Motion:
     """What is found between two images (*s) by a plan: as bright as each other, in-painted outside their masks; the
     field free of folds, where that is asked for."""
@@ -271,10 +234,10 @@ def find_motion(
     apart = tuple(SLICES_APART * max(edges) if axis == plan.slice_axis else h for axis, h in enumerate(edges))
     filled = inside.apply(lambda I, mask: inpaint(I, mask, apart), I0, remap.match(I1) if remap else I1)
     S0, S1 = (I.to(plan.device) for I in filled)
-    field, energies = solve(S0, S1, inside.map(lambda mask: mask.to(plan.device)), plan, progress)
-    repaired, repair = (
-        repair_folds(field, plan.spacing, plan.slice_axis) if options.folds == "repair" else (field, None)
-    )
+    field, energies = solve(S0, S1, inside.map(lambda mask: mask.to(plan.device)), plan, tell)
+    if options.folds == "keep":
+        return Motion(field, energies, None, remap)
+    repaired, repair = repair_folds(field, plan.spacing, plan.slice_axis)
     return Motion(repaired, energies, repair, remap)
 
 
@@ -283,8 +246,6 @@ def solve(
 ) -> tuple[Tensor, Tensor]:
     """(field, energies) of a pair of images (*s). Slices are a batch of 2D pairs, whose energies are averaged."""
     method, find, slice_axis = plan.method, plan.find, plan.slice_axis
-    spacing = plan.within
-    in_threads = method.is_network and I0.device == CPU
     with torch.inference_mode(), threads_for(method.is_network, I0.numel()):
         rescale = rescale_each if method.scaling == "each" else rescale_jointly
         I0, I1 = (batch(I, slice_axis) for I in rescale(I0, I1, inside=inside.of_each))
@@ -293,45 +254,33 @@ def solve(
             given = (m if m is None else batch(m, slice_axis).to(I0) for m in (inside.fixed, inside.moving))
             masks = Masks(*(torch.ones_like(I0) if weights is None else weights for weights in given))
         if not isinstance(find, Solver):
-            u = find_each(find, I0, I1, spacing, masks, in_threads, progress)
+            u = find_each(plan, I0, I1, masks, progress)
             check_finite(u, str(method))
             return unbatch(u, slice_axis), u.new_zeros(0)
         shape = tuple(I0.shape[2:])
         # Slices stay whole: they are quick, and what was published of them is what solvers find of all of each.
-        box, h = tuple(slice(0, n) for n in shape), relative_spacing(spacing, len(shape))
+        box, h = tuple(slice(0, n) for n in shape), relative_spacing(plan.within, len(shape))
         if len(shape) == 3:
             box = content_box(I0, I1, fewest_voxels(find))
             box = compared_box(box, masks, h, fewest_voxels(find)) if masks else box
         I0, I1, masks = cut(I0, box), cut(I1, box), masks and masks.map(lambda w: cut(w, box))
-        with watch(find, tuple(I0.shape[2:]), spacing, progress):
-            descent = find.descend(I0, I1, spacing, masks)
+        with watch(find, tuple(I0.shape[2:]), plan.within, progress):
+            descent = find.descend(I0, I1, plan.within, masks)
         check_finite(descent.v, str(method))
         v = fade_out(descent.v, box, shape, h) if masks else carry_on(descent.v, box, shape)
         return unbatch(v, slice_axis), descent.energies.mean(1)
 
 
-def spacing_within(spacing: Spacing, slice_axis: int | None) -> Spacing:
-    """The spacing of the axes within a slice; of all axes, where there are no slices."""
-    return None if spacing is None else tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
-
-
-def find_each(
-    find: Initializer,
-    I0: Tensor,
-    I1: Tensor,
-    spacing: Spacing,
-    masks: Masks | None,
-    in_threads: bool,
-    progress: Progress | None,
-) -> Tensor:
-    """find(I0, I1) of each pair of a batch by itself: all at once would need the memory of the whole stack."""
+def find_each(plan: Plan, I0: Tensor, I1: Tensor, masks: Masks | None, progress: Progress | None = None) -> Tensor:
+    """What a plan finds in each pair of a batch by itself: all at once would need the memory of the whole stack."""
 
     @torch.inference_mode()  # which holds for the thread that enters it alone
     def find_one(k: int) -> Tensor:
         one = masks and masks.map(lambda w: w[k : k + 1])
-        return initialize(find, I0[k : k + 1], I1[k : k + 1], spacing, one)
+        return initialize(plan.find, I0[k : k + 1], I1[k : k + 1], plan.within, one)
 
     numbers, fields = range(len(I0)), []
+    in_threads = plan.method.is_network and I0.device == CPU
     for u in side_by_side(find_one, numbers) if in_threads else map(find_one, numbers):
         fields.append(u)
         if progress:

@@ -38,18 +38,10 @@ from vrnet.vocabulary import Slices
 #
 #     w = find(I_0, I_k ∘ (id + s)) − find(I_0, I_0),   id + u_k = (id + s) ∘ (id + w).
 #
-# What a network finds between an image and itself is no motion: a tenth of a voxel, which would add up from frame to
-# frame. Of methods that find nothing there, nothing is taken off.
-#
-# Every frame is compared with the reference itself, so that errors do not add up as they do when motions from frame to
-# frame are composed; only what is left of the motion is sought, which is little in fast phases too. Motion that images
-# do not constrain (along edges, within even tissue) would grow from frame to frame: smoothing the start forgets it, and
-# making the start smaller forgets what smoothing does not, such as a turn of the whole heart. What the images do show
-# is found again. With forward fields f and backward fields b, the blend is
-#
-#     u_k = (1 − k/n) f_k + (k/n) b_k,
-#
-# so that the last frame closes on the first.
+# What a network finds between an image and itself, a tenth of a voxel, would add up from frame to frame. Errors do not,
+# since every frame is compared with the reference itself. Motion that images do not constrain is forgotten where the
+# start is smoothed, or, as a turn of the whole heart, where it is made smaller; what they show is found again. With
+# forward fields f and backward fields b, the blend is u_k = (1 − k/n) f_k + (k/n) b_k, so that the cycle closes.
 
 SMOOTHING_MM = (6.0, 1.5)
 """Standard deviations of the Gaussians by which a start and what is found from it are smoothed: about the thickness of
@@ -58,8 +50,7 @@ SOLVER_SMOOTHING_MM = (2.0, 1.0)  # likewise for a solver, whose result hardly d
 KEPT_OF_START = 0.8
 """The part of a start that is kept, by methods other than solvers. On phantoms whose every frame was seen, chains close
 within 0.1 mm; with all of it 0.4 mm off, and with 0.6 points at end-systole are half as far again from the truth."""
-FindFrom = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(I0, I1, start) -> the field of a batch of pairs, found from a start."""
+FindFrom = Callable[[Tensor, Tensor, Tensor], Tensor]  # (I0, I1, start) -> the field of a batch of pairs
 
 
 class Smoothing(NamedTuple):
@@ -72,9 +63,9 @@ class Smoothing(NamedTuple):
     @classmethod
     def on(cls, spacing: tuple[float, ...], is_solver: bool) -> "Smoothing":
         """That of starts and results on voxels of these edges in mm."""
-        start, result = SOLVER_SMOOTHING_MM if is_solver else SMOOTHING_MM
-        kept = 1.0 if is_solver else KEPT_OF_START
-        return cls(tuple(start / h for h in spacing), tuple(result / h for h in spacing), kept)
+        sigmas = SOLVER_SMOOTHING_MM if is_solver else SMOOTHING_MM
+        start, result = (tuple(sigma / h for h in spacing) for sigma in sigmas)
+        return cls(start, result, 1.0 if is_solver else KEPT_OF_START)
 
 
 class Cycle(NamedTuple):
@@ -120,26 +111,17 @@ def start_by_warping(
 
 # A motion that contracts as one field does, and turns as another: w = u + P(v − u).
 #
-# Any field, in mm, is the gradient of a potential and a part P u without divergence, which keeps areas. By Fourier
-# transforms over the grid, whose wave vectors are k,
-#
-#     (P u)^(k) = û(k) − k (k · û(k)) / |k|²,
-#
-# and the mean, of k = 0, belongs to P u. A contraction is in the gradient; a turn, or a shift of the whole, in P u. Of
-# the shift of a part about half is in either. Fields go on periodically, so that this holds away from the borders: of a
-# contraction that a border cuts, much is in P u.
-#
-# How far a wall has come in, its outlines show, and a network finds it best; how far it has turned along them, only the
-# texture within it shows. There a chain of a network's motions keeps too little, and a solver finds more.
+# Any field, in mm, is the gradient of a potential, which holds a contraction, and a part P u without divergence, which
+# holds a turn, or a shift of the whole. With wave vectors k, (P u)^(k) = û(k) − k (k · û(k)) / |k|²; the mean, of
+# k = 0, belongs to P u. How far a wall has come in, a network finds best, since its outlines show it; how far it has
+# turned along them only the texture within it shows, of which a chain of a network's motions keeps too little.
 
 
 def without_divergence(u: Float[Tensor, "b d *s"], spacing: tuple[float, ...]) -> Float[Tensor, "b d *s"]:
-    """P u of a field in voxels, as if it went on periodically.
-
-    The shortest wave of an even side runs either way: as in a derivative its k is 0, so that P u is real."""
+    """P u of a field in voxels, as if it went on periodically; of a contraction that a border cuts, much is in P u."""
     axes = tuple(range(2, u.dim()))
     waves = [torch.fft.fftfreq(n, h, dtype=u.dtype, device=u.device) for n, h in zip(u.shape[2:], spacing, strict=True)]
-    for wave in waves:
+    for wave in waves:  # the shortest wave of an even side runs either way: its k is 0, so that P u is real
         if len(wave) % 2 == 0:
             wave[len(wave) // 2] = 0
     k = torch.stack(torch.meshgrid(*waves, indexing="ij"))
@@ -151,12 +133,9 @@ def without_divergence(u: Float[Tensor, "b d *s"], spacing: tuple[float, ...]) -
 
 ANEW = preset("Gaussian", "LNCC")  # what finds a frame whose start is worse than none
 REFINEMENT = replace(ANEW, lam=1.0, levels=1, warps=5, finest_warps=0, momentum=0.0)
-"""What refines the fields of a network, which adds a little at every step of a chain: on a real cine, the inner
-outline, which had ended within the cavity, then lies on its border. With more warps it finds less motion; with a
-smaller λ, noise."""
-TURNING = preset("TV", "L1")
-"""What finds how slices turn, of which the chain of a network keeps too little. What it finds of a contraction is too
-little on real cines, and is not taken."""
+"""What refines the fields of a network, which adds a little at every step of a chain. With more warps it finds less
+motion; with a smaller λ, noise."""
+TURNING = preset("TV", "L1")  # what finds how slices turn; of a contraction it finds too little on real cines
 FRAMES_OF_NETWORK = 20  # how many frames of a cine a network sees at most: between them motion is little
 PART_OF_NETWORK, PART_OF_TURNING = 0.7, 0.2
 """Of the time that it takes to track a cine; the rest is that of the refinement. Volumes, which no solver turns, leave
@@ -175,17 +154,14 @@ class Motion(NamedTuple):
 class TrackingPlan(Plan):
     """By what a cine is tracked, where, and how its arrays are turned for it."""
 
+    within: tuple[float, ...]
     grid: Grid  # that of the frames with their axes in the world's order
     order: tuple[int, ...]
 
     @property
     def d(self) -> int:
         """The dimension in which motion is sought."""
-        return len(self.grid.shape) - (self.slice_axis is not None)
-
-    @property
-    def within(self) -> tuple[float, ...]:
-        return tuple(h for axis, h in enumerate(self.grid.spacing) if axis != self.slice_axis)
+        return len(self.within)
 
     def refinement(self, n: int) -> Variational | None:
         """What refines the fields of n frames: those of a network's chain, of more than one step."""
@@ -217,20 +193,20 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
     count."""
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
         cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
-        with few_threads(cycle.fields[0, 0, 0].numel()):  # a blend of two fields may fold
-            mended = [
-                repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields
-            ]
-        fields = torch.stack([field for field, _ in mended])
-        closing = torch.stack([unbatch(u, plan.slice_axis) for u in cycle.closing])
-    check_finite(fields, str(plan.method))
+        blend, closing = ([unbatch(u, plan.slice_axis) for u in part] for part in cycle)
+        with few_threads(cycle.fields[0, 0, 0].numel()):
+            mended = [repair_folds(u, plan.grid.spacing, plan.slice_axis) for u in blend]  # it may fold
+        fields = [field for field, _ in mended]
+    for u in fields:
+        check_finite(u[None], str(plan.method))
     back = np.argsort(plan.order)
-    found, closed = (
-        np.stack([mirror_field(u, plan.grid.backward)[back].transpose(0, *(1 + back)) for u in part.cpu().numpy()])
-        for part in (fields, closing)
-    )
+
+    def as_stored(part: list[Tensor]) -> Float[ndarray, "n d *s"]:
+        mirrored = (mirror_field(u.cpu().numpy(), plan.grid.backward) for u in part)
+        return np.stack([u[back].transpose(0, *(1 + back)) for u in mirrored])
+
     repairs = tuple(mended[(k - frame) % len(cine)][1] for k in range(len(cine)))
-    return Motion(np.roll(found, frame, axis=0), closed, repairs)
+    return Motion(np.roll(as_stored(fields), frame, axis=0), as_stored(closing), repairs)
 
 
 def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 *s"]:
@@ -295,24 +271,20 @@ def refine(
 
 def follow(plan: TrackingPlan, find: Initializer, frames: Float[Tensor, "t b 1 *s"], progress: Progress) -> Cycle:
     """Both chains, by the method of the plan or by a solver."""
-    n, done, is_network = len(frames), 0, plan.method.is_network
-    in_threads = is_network and plan.device == CPU
-    if isinstance(find, Solver):
-        find_from = solve_from(find, plan)
-    else:
+    n, done = len(frames), 0
 
-        def find_all(I0: Tensor, I1: Tensor) -> Tensor:
-            return find_each(find, I0, I1, plan.within, None, in_threads, lambda part: progress((done + part) / n))
-
-        still = find_each(find, frames[0], frames[0], plan.within, None, in_threads, None) if is_network else None
-        find_from = start_by_warping(find_all, still)
+    def find_all(I0: Tensor, I1: Tensor) -> Tensor:
+        return find_each(plan, I0, I1, None, lambda part: progress((done + part) / n))
 
     def after(step: int) -> None:
         nonlocal done
         done = step
         progress(done / n)
 
-    return go_round(find_from, frames, Smoothing.on(plan.within, isinstance(find, Solver)), after)
+    if isinstance(find, Solver):
+        return go_round(solve_from(find, plan), frames, Smoothing.on(plan.within, is_solver=True), after)
+    still = find_each(plan, frames[0], frames[0], None) if plan.method.is_network else None
+    return go_round(start_by_warping(find_all, still), frames, Smoothing.on(plan.within, is_solver=False), after)
 
 
 def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
@@ -331,7 +303,7 @@ def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
 
 # Labels of the reference brought to every frame: L_t(y) = L(φ_t⁻¹(y)), φ_t = id + u_t.
 
-TOLERANCE_VOXELS, MAX_ITERATIONS = 0.05, 30  # of the inverse: labels need no better, and are brought to many frames
+TOLERANCE_VOXELS, MAX_ITERATIONS = 0.05, 30  # of the inverse: labels need no better
 MARGIN_VOXELS = 2  # beyond where labels are moved to: their inverse is sought between voxels
 
 

@@ -15,8 +15,8 @@ from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import parse_method
 from vrnet.registration.affine import find_affine
-from vrnet.registration.arrays import Motion, Plan, find_motion
-from vrnet.registration.masks import PairMasks, check_masks, inpaint_image
+from vrnet.registration.arrays import Plan, find_motion
+from vrnet.registration.masks import check_masks, inpaint_image
 from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.vocabulary import AffineStart, Brightness, DeviceChoice, Folds, RegistrationOptions, Slices
 
@@ -64,8 +64,7 @@ def register_images(
         device=device,
     )
 
-    def stage(name: str) -> Progress:
-        """`progress` is told only how far the deformation is."""
+    def stage(name: str) -> Progress:  # `progress` is told only how far the deformation is
         return progress if progress and name.startswith("registering") else lambda done: None
 
     return register_pair(pair, parse_method(method, average=average).load(), options, stage, known)
@@ -83,14 +82,27 @@ def register_pair(
     check_pair(fixed, moving, must_overlap=options.affine == "none" and affine is None)
     grid, masks = fixed.grid, pair.masks.map(lambda mask: mask.reordered(mask.grid.order))
     slice_axis = choose_slice_axis(grid, options.slices, method.dimensions)
-    plan = Plan.of(method, grid.shape, grid.spacing, slice_axis, options.device)
+    plan = Plan.of(method, grid.shape, grid.spacing, slice_axis, options.device, "pair")
     fixed, moving = masks.apply(inpaint_image, fixed, moving)
     if options.affine != "none":
         whole = pair.fixed.in_world_order(), pair.moving.in_world_order()
         affine = find_affine(*whole, options.affine, pair.masks.map(Image.in_world_order), stage("aligning"))
     moving = match_histogram(moving, fixed) if options.match_intensities else moving
-    found = find_on_grid(fixed, moving, masks, plan, options, affine, stage(f"registering with {plan.method}"))
+    if masks.moving is None:
+        covered = coverage(moving.grid, grid, affine)
+    else:
+        covered = place_labels(masks.moving, grid, affine).array
+    if not covered.any():
+        raise BadInput(f"{moving.name} has no voxel inside, within fixed: check the headers and the mask")
+    if plan.method.scaling == "each":  # before the border of moving is repeated
+        fixed = rescale_images_jointly(fixed, masks=[masks.fixed])[0]
+        moving = rescale_images_jointly(moving, masks=[masks.moving])[0]
+
     stored, backward = np.argsort(order).tolist(), grid.backward
+    arrays = fixed.array.astype(np.float32), resample_image(moving, grid, affine).array
+    I0, I1 = as_tensors(*(np.flip(array, backward) for array in arrays))
+    inside = masks.fixed and np.flip(masks.fixed.array, backward), np.flip(covered, backward)
+    found = find_motion(I0, I1, check_masks(*inside, I0, I1), plan, options, stage(f"registering with {plan.method}"))
     field = mirror_field(found.field.cpu().numpy(), backward)
     transform = Transform.from_voxels(field, grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
@@ -105,38 +117,11 @@ def register_pair(
         device=plan.device.type,
         slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
         affine=affine,
-        repair=found.repair and found.repair.mirrored(grid.shape, backward).reordered(stored),
+        repair=found.repair and found.repair.as_stored(grid.shape, backward, stored),
         remap=found.remap,
         options=options,
         seconds=perf_counter() - start,
     )
-
-
-def find_on_grid(
-    fixed: Image,
-    moving: Image,
-    masks: PairMasks[Image],
-    plan: Plan,
-    options: RegistrationOptions,
-    affine: Affine | None,
-    progress: Progress,
-) -> Motion:
-    """What is found on the grid of fixed, its axes turned as the world's run. Moving is seen through the affine map, if
-    there is one."""
-    if masks.moving is None:
-        covered = coverage(moving.grid, fixed.grid, affine)
-    else:
-        covered = place_labels(masks.moving, fixed.grid, affine).array
-    if not covered.any():
-        raise BadInput(f"{moving.name} has no voxel inside, within fixed: check the headers and the mask")
-    if plan.method.scaling == "each":  # before the border of moving is repeated
-        fixed = rescale_images_jointly(fixed, masks=[masks.fixed])[0]
-        moving = rescale_images_jointly(moving, masks=[masks.moving])[0]
-    arrays = fixed.array.astype(np.float32), resample_image(moving, fixed.grid, affine).array
-    I0, I1 = as_tensors(*(np.flip(array, fixed.grid.backward) for array in arrays))
-    mask0 = None if masks.fixed is None else np.flip(masks.fixed.array, fixed.grid.backward)
-    mask1 = None if covered.all() else np.flip(covered, fixed.grid.backward)
-    return find_motion(I0, I1, check_masks(mask0, mask1, I0, I1), plan, options, progress)
 
 
 def choose_slice_axis(grid: Grid, slices: Slices, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
@@ -160,14 +145,11 @@ def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
             raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
         check_values(image.name, image.array)
         if is_lost_in_single(as_tensor(image.array)):
-            low = image.array.min()
-            raise BadInput(
-                f"{image.name} has too little contrast beside its offset ({low:g}): subtract its minimum first"
-            )
+            offset = f"its offset ({image.array.min():g})"
+            raise BadInput(f"{image.name} has too little contrast beside {offset}: subtract its minimum first")
     if must_overlap and not fixed.grid.overlaps(moving.grid):
-        raise BadInput(
-            f'{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine="rigid"`'
-        )
+        both = f"{fixed.name} and {moving.name}"
+        raise BadInput(f'{both} do not overlap in space: check their headers, or ask for `affine="rigid"`')
 
 
 def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:

@@ -4,9 +4,9 @@ Both phases of a scan are equally bright, and stay so: a line is only used where
 It is the reduced major axis of the voxels that both images have, found anew with a weight 1 / (1 + (r/s)²) for each of
 them, r being its distance from the line: what moved, and an artefact, has little weight.
 
-In a small mask most of what is seen may have moved, and the line then takes one tissue for another. A change of
-brightness changes the range of an image, too: inside masks, a line that does not bring the two ranges closer is none.
-The ranges of whole images do not decide: one of them may be that of an artefact."""
+In a small mask most of what is seen may have moved, and the line then takes one tissue for another. Inside masks, a
+line that does not bring the ranges of the images closer is none. Of whole images, a range may be that of an
+artefact."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -22,24 +22,16 @@ from vrnet.errors import BadInput
 from vrnet.images.image import Mask
 from vrnet.registration.masks import PairMasks
 
-MAX_FACTOR = 1e30
-"""Intensities are float32."""
-MAX_VOXELS = 50_000
-"""In larger images every n-th voxel is looked at."""
+MAX_FACTOR = 1e30  # intensities are float32
+MAX_VOXELS = 50_000  # in larger images every n-th voxel is looked at
 ITERATIONS = 15
-SCALE = 1.5
-"""s, in medians of r."""
-LEAST_SCALE = 1e-3
-"""s at least, as a part of the range of fixed: most voxels may lie on the line exactly."""
-LEAST_CORRELATION = 0.25
-"""Below it, the images as they lie do not say which intensities belong together."""
-CLOSE_TO_LINE = 0.95
-"""The weighted correlation from which images count as two of one scan. Below it are images of two subjects, or such as
-show little but what moved."""
+SCALE = 1.5  # s, in medians of r
+LEAST_SCALE = 1e-3  # s at least, as a part of the range of fixed: most voxels may lie on the line exactly
+LEAST_CORRELATION = 0.25  # below it, the images as they lie do not say which intensities belong together
+CLOSE_TO_LINE = 0.95  # the weighted correlation from which images count as two of one scan
 MAX_CHANGE, MAX_CHANGE_OF_OTHERS = 0.13, 0.46
 """A line is not used if it changes either end of the range of moving by less than this part of the wider range: for
-images close to their line, and for others. Of 476 real slices of one scan each, 99 % show at most 0.1, and one more
-than this limit; tight boxes about these hearts, where most of what is seen moves, up to 0.41."""
+images close to their line, and for others. Of 476 real slices, 99 % show at most 0.1; tight boxes up to 0.41."""
 
 Values = TypeVar("Values", ndarray, Tensor)
 

@@ -4,21 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from math import ceil
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.errors import BadInput, warn_of_input
+from vrnet.errors import BadInput
 from vrnet.fields.calculus import RelativeSpacing, repeat_border, resize
-from vrnet.images.grid import Affine, Grid, check_same_grid
+from vrnet.images.grid import check_same_grid
 from vrnet.images.image import Image, as_mask, as_tensor, mask_tensor
 from vrnet.images.io import ImageLike, given_image
-from vrnet.images.resample import place_labels
-from vrnet.images.transforms import Transform
 from vrnet.variational.cascade import Spacing
 from vrnet.variational.initialisers import coarser_shape, coarser_spacing
 from vrnet.variational.linearize import Masks
@@ -26,15 +23,13 @@ from vrnet.variational.linearize import Masks
 # An image without what lies outside its mask: there it goes on smoothly as it is inside, so that smoothing, gradients
 # and networks carry nothing of the outside across the border of the mask.
 
-SMALLEST_PART = 1e-3
-"""The part of a coarser voxel that must lie inside the mask for the voxel to have a value."""
+SMALLEST_PART = 1e-3  # the part of a coarser voxel that must lie inside the mask for the voxel to have a value
 
 
 def inpaint(I: Float[Tensor, "*s"], inside: Bool[Tensor, "*s"], spacing: Spacing = None) -> Float[Tensor, "*s"]:
     """I inside; outside, the means of I inside over neighbourhoods that are as large as they must be."""
 
-    def fill(I: Tensor, inside: Tensor, spacing: Spacing) -> Tensor:
-        """Outside, what the image at half the resolution has there: means of what is inside, themselves filled so."""
+    def fill(I: Tensor, inside: Tensor, spacing: Spacing) -> Tensor:  # outside, from the image at half the resolution
         shape = tuple(I.shape[2:])
         coarse = coarser_shape(shape, spacing, smallest=2)
         if inside.all() or coarse == shape:
@@ -106,9 +101,8 @@ def inpaint_image(image: Image, mask: Image) -> Image:
     if mask.array.all():
         return image
     if (values := image.array[mask.array]).min() == values.max():
-        raise BadInput(
-            f"{image.name} is constant ({values[0]:g}) inside {mask.name}: give a mask in which it shows something"
-        )
+        constant = f"{image.name} is constant ({values[0]:g}) inside {mask.name}"
+        raise BadInput(f"{constant}: give a mask in which it shows something")
     filled = inpaint(as_tensor(image.array.astype(np.float32)), as_tensor(mask.array), image.grid.spacing)
     return image.with_array(filled.numpy())
 
@@ -119,12 +113,10 @@ def inpaint_image(image: Image, mask: Image) -> Image:
 MARGIN = 2
 """Voxels of background that are kept about the content, so that its outline is seen."""
 MASK_MARGIN, MASK_MARGIN_PART = 16.0, 0.25
-"""What is kept about a mask, for the motion: so many shortest edges, or this part of its longest side, if that is more.
-"""
+"""What is kept about a mask, for the motion: so many shortest edges, or this part of its longest side, if more."""
 FADE_PER_MOTION, SHORTEST_FADE = 4.0, 16.0
 """Motion ends over this many times its length, so that nothing folds; over so many shortest edges at least."""
-Box = tuple[slice, ...]
-"""A part of each spatial axis."""
+Box = tuple[slice, ...]  # a part of each spatial axis
 
 
 def content_box(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], fewest: int) -> Box:
@@ -199,28 +191,3 @@ def fade_out(u: Float[Tensor, "b d *t"], box: Box, shape: tuple[int, ...], h: Re
     longest = torch.linalg.vector_norm(outside * edges, dim=0).max().item() if outside.numel() else 0.0
     part = (1 - away / max(FADE_PER_MOTION * longest, SHORTEST_FADE)).clamp(min=0)
     return carried * (part.square() * (3 - 2 * part))
-
-
-# Where two images with masks are compared: where both are inside.
-
-
-def compared_voxels(
-    masks: PairMasks[Image], grid: Grid, transform: Transform, affine: Affine | None = None
-) -> NDArray[Any] | None:
-    """The voxels of fixed inside both masks, before a transform and after it; None, for all, without masks.
-
-    After an affine start, before is where that put moving: the headers of images that lie apart would leave little.
-    Where the masks have no voxel in common, the user is told, and all inside that of fixed are compared."""
-    fixed = np.ones(grid.shape, bool) if masks.fixed is None else as_mask(masks.fixed).array
-    if masks.moving is None:
-        return None if masks.fixed is None else fixed
-    moving = as_mask(masks.moving)
-    before, after = place_labels(moving, grid, affine).array != 0, transform.apply_labels(moving, grid).array != 0
-    for voxels in (fixed & after & before, fixed & after):  # headers may put the masks far apart
-        if voxels.any():
-            return voxels
-    warn_of_input(
-        "the masks of fixed and moving have no voxel in common after the registration: the images are compared inside "
-        "that of fixed alone, or everywhere if it has none. Check the masks and the headers"
-    )
-    return fixed

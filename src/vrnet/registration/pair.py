@@ -4,7 +4,7 @@ An `ImagePair` is two images with what comes with them. Registered, it is a `Pai
 was found, and what it does on the grid of fixed. What is measured, judged and drawn is asked of the layers above."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from dataclasses import field as member
 from functools import cached_property
 from os import PathLike
@@ -17,7 +17,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from vrnet.data.labels import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.folds import Repair
 from vrnet.images.grid import Affine, Grid, check_same_grid
 from vrnet.images.image import Image, as_labels, as_tensor, is_lost_in_single
@@ -25,7 +25,7 @@ from vrnet.images.io import ImageLike, given_image
 from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transforms import Inverse, Transform
 from vrnet.registration.intensity import Remap
-from vrnet.registration.masks import PairMasks, compared_voxels, inpaint_image, read_mask
+from vrnet.registration.masks import PairMasks, inpaint_image, read_mask
 from vrnet.vocabulary import RegistrationOptions
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class ImagePair:
     moving_labels: Image | None = None
     masks: PairMasks[Image] = member(default_factory=PairMasks)
     label_names: LabelNames = member(default_factory=dict, kw_only=True)
-    """What labels are called."""
     are_names_told_by_files: bool = member(default=False, kw_only=True)
     """Whether nobody gave these names, but the label maps are called as a data set calls its own."""
     true_motion: Float[ndarray, "d *s"] | None = member(default=None, kw_only=True)
@@ -79,9 +78,9 @@ class ImagePair:
     @property
     def images(self) -> dict[str, Image]:
         """All images that are given, by their names here."""
-        given = {name: getattr(self, name) for name in ("fixed", "moving", "fixed_labels", "moving_labels")}
-        given |= {"fixed_mask": self.masks.fixed, "moving_mask": self.masks.moving}
-        return {name: image for name, image in given.items() if image is not None}
+        given = vars(self) | {"fixed_mask": self.masks.fixed, "moving_mask": self.masks.moving}
+        names = "fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask"
+        return {name: given[name] for name in names if given[name] is not None}
 
     @property
     def label_maps(self) -> list[Image]:
@@ -132,25 +131,14 @@ class Reportable(Generic[Labels]):
 
     method: str = ""
     """The name of the method that was used, never `default`; or of the file that the transform came from."""
-    seconds: float | None = None
-    """None of a transform from a file."""
-    weights: str | None = None
-    """The file that the weights of a trained model came from."""
-    slice_axis: int | None = None
-    """The axis across which slices were registered one by one, if they were."""
-    repair: Repair | None = None
-    """What was changed to free the field of folds: None where nothing was."""
+    seconds: float | None = None  # None for a transform from a file
+    weights: str | None = None  # the file that the weights of a trained model came from
+    slice_axis: int | None = None  # the axis across which slices were registered one by one, if they were
+    repair: Repair | None = None  # what was changed to free the field of folds: None where nothing was
     remap: Remap | None = None
     """What made moving as bright as fixed while they were compared: None where nothing had to."""
-    options: RegistrationOptions = member(default_factory=RegistrationOptions)
-    """What was asked for beside the method."""
-    details: dict[str, str] = member(default_factory=dict)
-    """What a page says of the method beside its name."""
-
-    @property
-    def how(self) -> dict[str, Any]:
-        """How it was found, by the names of these fields."""
-        return {field.name: getattr(self, field.name) for field in fields(Reportable)}
+    options: RegistrationOptions = member(default_factory=RegistrationOptions)  # what was asked for beside the method
+    details: dict[str, str] = member(default_factory=dict)  # what a page says of the method beside its name
 
     def with_labels(
         self, fixed_labels: Labels | None, moving_labels: Labels | None, label_names: Names
@@ -222,7 +210,6 @@ class PairResult(ImagePair, Reportable[ImageLike]):
 
     @property
     def is_from_file(self) -> bool:
-        """Whether the transform was given, and not found here."""
         return self.seconds is None
 
     def inverse(self, grid: Grid | None = None) -> Inverse:
@@ -241,17 +228,13 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         result = replace(self, fixed_labels=fixed, moving_labels=moving)
         return result.with_label_names(label_names)  # type: ignore[return-value]
 
-    # What the transform does, on the grid of fixed. Where intensities were matched, images are compared and shown with
-    # moving in those of fixed.
-
     @property
     def grid(self) -> Grid:
-        """That of fixed."""
         return self.fixed.grid
 
     @property
     def is_matched(self) -> bool:
-        """Whether moving was seen in other intensities than its own."""
+        """Whether moving was seen in other intensities than its own; images are then compared and shown in these."""
         return self.options.match_intensities or self.remap is not None
 
     @cached_property
@@ -267,7 +250,6 @@ class PairResult(ImagePair, Reportable[ImageLike]):
 
     @cached_property
     def seen_warped(self) -> Real[ndarray, "*s"]:
-        """The same, through the transform."""
         return self.transform.apply(self.seen_moving, self.grid).array if self.is_matched else self.warped.array
 
     @cached_property
@@ -284,12 +266,10 @@ class PairResult(ImagePair, Reportable[ImageLike]):
 
     @cached_property
     def placed_labels(self) -> Image | None:
-        """Those of moving, as the headers place them."""
         return None if self.moving_labels is None else place_labels(self.moving_labels, self.grid)
 
     @cached_property
     def warped_labels(self) -> Image | None:
-        """Those of moving, through the transform."""
         return None if self.moving_labels is None else self.transform.apply_labels(self.moving_labels, self.grid)
 
     @cached_property
@@ -308,8 +288,25 @@ class PairResult(ImagePair, Reportable[ImageLike]):
 
     @cached_property
     def compared(self) -> Bool[ndarray, "*s"] | None:
-        """The voxels inside the masks, before and after; None for all."""
-        return compared_voxels(self.masks, self.grid, self.transform, self.affine)
+        """The voxels inside both masks, before the transform and after it; None for all.
+
+        After an affine start, before is where that put moving: the headers of images that lie apart would leave little.
+        Masks without a common voxel are warned of, and all inside that of fixed are compared."""
+        if self.masks.is_everywhere:
+            return None
+        fixed = np.ones(self.grid.shape, bool) if self.masks.fixed is None else self.masks.fixed.array != 0
+        if self.masks.moving is None:
+            return fixed
+        before = place_labels(self.masks.moving, self.grid, self.affine).array != 0
+        after = self.transform.apply_labels(self.masks.moving, self.grid).array != 0
+        for voxels in (fixed & after & before, fixed & after):  # headers may put the masks far apart
+            if voxels.any():
+                return voxels
+        warn_of_input(
+            "the masks of fixed and moving have no voxel in common after the registration: the images are compared "
+            "inside that of fixed alone, or everywhere if it has none. Check the masks and the headers"
+        )
+        return fixed
 
     @cached_property
     def seen(self) -> tuple[Bool[ndarray, "*s"], Bool[ndarray, "*s"]]:
