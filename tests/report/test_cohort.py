@@ -25,7 +25,7 @@ LINKS = Links("subjects", "report.html", "thumbnail.png")
 
 @pytest.fixture
 def page(browser, tmp_path):
-    write_index(tmp_path / "index.html", COLUMNS, ROWS, SUMMARY, ["group"], LINKS)
+    write_index(tmp_path / "index.html", index_data(COLUMNS, ROWS, ["group"], LINKS), SUMMARY)
     browser.get_log("browser")
     set_screen(browser)
     browser.get((tmp_path / "index.html").as_uri())
@@ -76,7 +76,7 @@ def test_what_was_looked_at_is_remembered_until_it_is_done_again(page, tmp_path)
     for again, expected in ((None, [False, True, True]), (7, [False, False, True])):
         if again is not None:
             results[again] = Result("redone")
-        write_index(tmp_path / "index.html", COLUMNS, ROWS, SUMMARY, ["group"], LINKS, results=results)
+        write_index(tmp_path / "index.html", index_data(COLUMNS, ROWS, ["group"], LINKS, results=results), SUMMARY)
         page.refresh()
         assert page.execute_script(pressed)[:3] == expected
 
@@ -85,7 +85,7 @@ def test_links_lead_to_the_page_of_a_subject_or_to_its_numbers_and_to_the_traceb
     script = "return [...document.querySelectorAll('.row a')].map(a => a.getAttribute('href'))"
     assert page.execute_script(script)[:2] == ["failures/broken.txt", "subjects/s0007/report.html"]
     results = [Result("", has_page=k != 7) for k in range(len(ROWS))]
-    write_index(tmp_path / "index.html", COLUMNS, ROWS, SUMMARY, ["group"], LINKS, results=results)
+    write_index(tmp_path / "index.html", index_data(COLUMNS, ROWS, ["group"], LINKS, results=results), SUMMARY)
     page.refresh()
     links = page.execute_script(script)
     assert links[1:3] == ["subjects/s0007/metrics.json", "subjects/s0107/report.html"]
@@ -145,7 +145,7 @@ def wide(browser, tmp_path):
         for k in range(6)
     ]  # fmt: skip
     summary = SUMMARY | {"subjects": len(rows), "failures": {}}
-    write_index(tmp_path / "index.html", WIDE, rows, summary, ["group"], LINKS, method="short-axis (C-L2)")
+    write_index(tmp_path / "index.html", index_data(WIDE, rows, ["group"], LINKS), summary, "short-axis (C-L2)")
 
     def open_wide(width, height=900):
         set_screen(browser, width, height)
@@ -226,7 +226,7 @@ def test_all_subjects_and_each_group_have_the_percentiles_of_summary_json(browse
     """Those of NumPy, which lie between two subjects where there are few. Without groups there are those of all."""
     dice = [0.8, 0.9, 0.5, 0.7, 0.6]
     rows = [{"subject": f"s{k}", "status": "done", "dice_after": d, "group": "aabbb"[k]} for k, d in enumerate(dice)]
-    write_index(tmp_path / "index.html", COLUMNS, rows, SUMMARY, carried, LINKS)
+    write_index(tmp_path / "index.html", index_data(COLUMNS, rows, carried, LINKS), SUMMARY)
     set_screen(browser)
     browser.get((tmp_path / "index.html").as_uri())
     script = "return [...document.querySelectorAll('#groups tr')].map(row => [...row.children].map(c => c.textContent))"
@@ -245,7 +245,7 @@ def test_a_median_of_fewer_subjects_than_its_column_is_headed_with_says_of_how_m
         for k in range(5)
     ]
     columns = ["ncc_after", *COLUMNS]
-    write_index(tmp_path / "index.html", columns, rows, SUMMARY, ["group"], LINKS)
+    write_index(tmp_path / "index.html", index_data(columns, rows, ["group"], LINKS), SUMMARY)
     set_screen(browser)
     browser.get((tmp_path / "index.html").as_uri())
     script = "return [...document.querySelectorAll('#groups tr')].map(row => [...row.children].map(c => c.textContent))"
@@ -274,7 +274,7 @@ def test_each_of_few_subjects_is_a_dot_where_its_value_lies_and_a_click_shows_it
 def test_dots_that_would_cover_each_other_are_stacked(browser, tmp_path):
     dice = [0.8, 0.8001, 0.8002, 0.4]
     rows = [{"subject": f"s{k}", "status": "done", "dice_after": value} for k, value in enumerate(dice)]
-    write_index(tmp_path / "index.html", COLUMNS, rows, SUMMARY, [], LINKS)
+    write_index(tmp_path / "index.html", index_data(COLUMNS, rows, [], LINKS), SUMMARY)
     set_screen(browser)
     browser.get((tmp_path / "index.html").as_uri())
     script = (

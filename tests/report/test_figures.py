@@ -153,7 +153,7 @@ def test_axis_0_runs_across_and_axis_1_down(ax):
     """One bright voxel at (6, 1) of 8 x 3 shines right of the middle, on the second line from the top of three."""
     image = np.zeros((8, 3))
     image[6, 1] = 1
-    show_image(ax, image, "title", 0.0, 1.0)
+    show_image(ax, image, "title", (0.0, 1.0))
     assert_array_equal(image_pixels(ax), image)
     canvas = FigureCanvasAgg(ax.figure)
     ax.set_position((0, 0, 1, 1))
@@ -177,9 +177,9 @@ def test_differences_carry_their_mean(pair, flat):
 
 def test_the_mean_in_a_title_is_that_inside_the_mask(ax):
     mask = np.array([[True, True], [True, False]])
-    show_difference(ax, np.zeros((2, 2)), np.array([[1.0, -2.0], [3.0, -4.0]]), "name", 1.0, mask)
+    show_difference(ax, np.array([[1.0, 2.0], [3.0, 4.0]]), "name", 1.0, mask)
     assert ax.get_title() == "name (mean inside 2)"
-    show_difference(ax, np.zeros((2, 2)), np.ones((2, 2)), "name", 1.0, np.zeros((2, 2), bool))
+    show_difference(ax, np.ones((2, 2)), "name", 1.0, np.zeros((2, 2), bool))
     assert ax.get_title() == "name (mean 1)"
 
 
@@ -199,7 +199,7 @@ def test_motion_is_shown_in_mm_with_its_wheel(ax):
     """Four voxels right is 2 mm, one voxel down is 3 mm: the longer one is saturated."""
     u = np.zeros((2, 2, 3))
     u[0, 0, 0], u[1, 1, 2] = 4, 1
-    show_motion(ax, u, (0.5, 3.0), 3.0)
+    show_motion(ax, u * np.reshape((0.5, 3.0), (2, 1, 1)), 3.0)
     shown = ax.images[0].get_array().swapaxes(0, 1)
     assert_allclose(shown[0, 0], hsv_to_rgb((0.0, 2 / 3, 1.0)))
     assert_allclose(shown[1, 2], hsv_to_rgb((0.25, 1.0, 1.0)), atol=1e-12)
@@ -236,7 +236,7 @@ def test_outlines_run_between_a_label_and_its_neighbours_in_the_colour_of_the_la
     """The contour at one half lies half a voxel outside the voxels 3..5 (label 1) and 6..8 (label 2)."""
     labels = np.zeros((12, 10), int)
     labels[3:6, 3:8], labels[6:9, 3:8] = 1, 2
-    show_outlines(ax, labels, labels, dict(zip((1, 2), LABELS, strict=False)), {})
+    show_outlines(ax, {"solid": labels, "dashed": labels}, dict(zip((1, 2), LABELS, strict=False)), {})
     fixed_1, fixed_2, warped_1, warped_2 = ax.collections
     for contour, across in ((fixed_1, (2.5, 5.5)), (fixed_2, (5.5, 8.5))):
         (path,) = contour.get_paths()
@@ -249,12 +249,12 @@ def test_outlines_run_between_a_label_and_its_neighbours_in_the_colour_of_the_la
 
 def test_the_legend_names_the_labels_if_they_are_few(ax):
     labels = np.repeat([[-7, 0, 1000]], 4, axis=0)
-    show_outlines(ax, labels, None, label_colours([-7, 5, 1000]), {"1000": "$wall_{x"})
+    show_outlines(ax, {"solid": labels}, label_colours([-7, 5, 1000]), {"1000": "$wall_{x"})
     texts = ax.get_legend().get_texts()
     assert [text.get_text() for text in texts] == ["label -7", r"\$wall_{x"]
     FigureCanvasAgg(ax.figure).draw()  # where a dollar began mathematics, this would fail
     many = Figure().subplots()
-    show_outlines(many, np.arange(60).reshape(6, 10), None, label_colours([*range(1, 60)]), {})
+    show_outlines(many, {"solid": np.arange(60).reshape(6, 10)}, label_colours([*range(1, 60)]), {})
     assert many.get_legend() is None
 
 

@@ -9,7 +9,7 @@ from tests.report.browser import open_file, write_report
 from tests.report.conftest import METRICS
 from vrnet.phantom import cycle
 from vrnet.report.cine import Film, write_page
-from vrnet.report.cohort import Links, write_index
+from vrnet.report.cohort import Links, index_data, write_index
 
 pytestmark = pytest.mark.release
 RUN = "window.ran=1"
@@ -48,7 +48,7 @@ def cohort_page(path, heart, volume):
     rows += [{"subject": ALL, "status": "failed", "suspicion": 3.0, "reason": ALL}]
     summary = {"subjects": len(rows), "failures": {ALL: 1}, "recipe": {"method": ALL, "vrnet": ALL}}
     links = Links("subjects", "report.html", "thumbnail.png")
-    write_index(path, columns, rows, summary, [ALL], links, {"1": ALL})
+    write_index(path, index_data(columns, rows, [ALL], links, {"1": ALL}), summary)
 
 
 @pytest.mark.parametrize(("write", "ready"), [(pair_page, "#folds"), (cine_page, "#when"), (cohort_page, "#shown")])

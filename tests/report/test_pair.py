@@ -183,9 +183,9 @@ def test_a_large_image_is_shown_by_the_means_of_its_blocks(large):
 
 def test_motion_of_a_large_image_is_the_same_in_mm(large):
     slices = PageSlices(large)
-    for u, h, component, spacing in zip(slices.motion, slices.spacing, large.field, (0.5, 2.0), strict=True):
-        in_mm = block_reduce(component * spacing, (3, 2), np.nanmean, cval=np.nan)
-        assert_allclose(u[..., 0] * h, in_mm, atol=1e-12)
+    for u, factor, component, h in zip(slices.motion, slices.factors, large.field, (0.5, 2.0), strict=True):
+        in_mm = block_reduce(component * h, (3, 2), np.nanmean, cval=np.nan)
+        assert_allclose(u[..., 0] * factor * h, in_mm, atol=1e-12)
 
 
 def test_labels_of_a_large_image_are_those_of_voxels_in_their_block(large):

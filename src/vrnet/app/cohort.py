@@ -257,7 +257,7 @@ def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe")
     from vrnet.cohort.summary import SUMMARY, TABLE, collect_rows, summarise_rows
     from vrnet.files import replace_set, write_bytes, write_json, write_table
     from vrnet.report.cine import PAGE
-    from vrnet.report.cohort import INDEX, Links, write_index
+    from vrnet.report.cohort import INDEX, Links, index_data, write_index
     from vrnet.report.figures import THUMBNAIL
 
     is_tracked = recipe.get("tracked", False)
@@ -274,7 +274,8 @@ def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe")
         write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
         write_json(summary, staged / SUMMARY)
         label_names = recipe["label_names"]
-        write_index(staged / INDEX, columns, rows, summary, table.carried, links, label_names, method, results)
+        data = index_data(columns, rows, table.carried, links, label_names, results)
+        write_index(staged / INDEX, data, summary, method)
         if recipe["bids"]:
             write_json(DESCRIBED, staged / DESCRIPTION)
             write_bytes(IGNORED.encode(), staged / IGNORE)

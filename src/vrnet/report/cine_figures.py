@@ -2,14 +2,18 @@
 
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy import ndarray
+from PIL import Image, ImageChops, ImageDraw, ImageFont
 
 from vrnet.cardiac.cine import CineResult
-from vrnet.cardiac.strain import GLOBAL, Strain
+from vrnet.cardiac.strain import GLOBAL
 from vrnet.errors import Progress
 from vrnet.files import write_bytes
 from vrnet.report import cine as page
@@ -19,12 +23,6 @@ from vrnet.report.figures import card, save
 from vrnet.report.pair import View
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from PIL.Image import Image
-
-PAGE_SUFFIX = ".html"
 ROW_INCHES, CURVE_INCHES = 3.6, 4.6
 CURVE_COLOURS = {GLOBAL: "#1f5fd0", "basal": "#b4560f", "mid": "#187a49", "apical": "#8240b8"}
 LEVEL_LINES = dict(zip(LEVELS, ("-", "--", ":"), strict=True))
@@ -44,7 +42,7 @@ DEFAULT_FRAME_MS = 40
 def write_report(result: CineResult, place: Path, progress: Progress | None = None) -> Path:
     """Write the page alone, at a path that ends in .html; in a folder, the page and the pictures. Returns the page."""
     tell, film = progress or (lambda done: None), Film.of(result)
-    if place.suffix == PAGE_SUFFIX:
+    if place.suffix == ".html":
         return page.write_page(film, place)
     page.write_page(film, place / page.PAGE)
     tell(1 / 3)
@@ -58,7 +56,7 @@ def write_report(result: CineResult, place: Path, progress: Progress | None = No
 # Curves.
 
 
-def curves_figure(result: CineResult, title: str) -> "Figure":
+def curves_figure(result: CineResult, title: str) -> Figure:
     """Curves of strain, where it was measured, and of volumes; the segments' peaks, where they are known."""
     strain = result.strain
     has_segments = strain is not None and strain.insertions is not None
@@ -66,12 +64,29 @@ def curves_figure(result: CineResult, title: str) -> "Figure":
     figure = Picture(figsize=(CURVE_INCHES * columns, 4.2), layout="constrained")
     figure.suptitle(title, parse_math=False)
     plot_curves([figure.add_subplot(1, columns, 1 + i) for i in range(columns - has_segments)], result)
-    if strain is not None and has_segments:
-        draw_bullseye(figure.add_subplot(1, columns, columns, projection="polar"), strain)
+    if strain is None or not has_segments:
+        return figure
+
+    # the peak circumferential strain of each segment, the anterior wall on top, the septum on the left
+    ax: Any = figure.add_subplot(1, columns, columns, projection="polar")
+    limit = COLOUR_LIMITS["circumferential"]
+    for segment in SEGMENTS:
+        peak = strain.peak("green_circumferential", f"segment {segment.number}")
+        width, turn = 2 * np.radians(segment.half_width_deg), segment.number - 1 - 6 * segment.level
+        angle, inner = np.pi / 2 + turn * width, 2.5 - segment.level
+        colour = mpl.colormaps[STRAIN_MAP](0.5 + peak.percent / (2 * limit)) if peak else "#dddddd"
+        ax.bar(angle, 1, width, inner, color=colour, edgecolor="white")
+        is_dark = peak is not None and abs(peak.percent) > 0.75 * limit
+        said = f"{peak.percent:.0f}".replace("-", "−") if peak else "–"
+        ax.text(angle, inner + 0.5, said, ha="center", va="center", fontsize=9, color="white" if is_dark else "black")
+    for k, (side, turn) in enumerate({"lateral": -90, "anterior": 0, "septum": 90, "inferior": 0}.items()):
+        ax.text(k * np.pi / 2, 3.75, side, ha="center", va="center", fontsize=9, color="#5a6473", rotation=turn)
+    ax.set_title("peak circumferential strain, %", fontsize=10)
+    ax.set_axis_off()
     return figure
 
 
-def tracking_figure(result: CineResult) -> "Figure":
+def tracking_figure(result: CineResult) -> Figure:
     """The reference and the frame farthest from it, with contours and strain, or the grid; below, the curves."""
     film, frames = Film.of(result), len(result.cine)
     points = material_points(film, film.main)
@@ -89,15 +104,24 @@ def tracking_figure(result: CineResult) -> "Figure":
     return figure
 
 
-def plot_curves(axes: list["Axes"], result: CineResult) -> None:
+def plot_curves(axes: list[Axes], result: CineResult) -> None:
     """Strain, where it was measured, and volumes over the cycle: in ms, or by the number of the frame from 1."""
     known, strain, volumes = result.cine.times_ms, result.strain, result.volumes
     times = np.arange(1.0, len(result.cine) + 1) if known is None else np.array(known)
-    if strain is not None:
-        for ax, (measure, title) in zip(axes, PLOTTED.items(), strict=False):
-            plot_strain(ax, strain, measure, times)
-            ax.set_title(title, fontsize=10)
-            ax.legend(fontsize=8)
+    for ax, (measure, title) in zip(axes, PLOTTED.items() if strain is not None else (), strict=False):
+        assert strain is not None
+        # global, with its peak marked, is wide and pale, so that the levels are seen over it where they agree
+        peak, colour = strain.peak(measure), CURVE_COLOURS[GLOBAL]
+        label = f"global, peak {peak.percent:.1f} %".replace("-", "−") if peak else GLOBAL
+        ax.plot(times, strain.curve(measure), color=colour, linewidth=6, alpha=0.35, label=label, solid_capstyle="butt")
+        if peak:
+            ax.plot(times[peak.frame], peak.percent, "o", color=colour)
+        for region in LEVELS:
+            if np.isfinite(curve := strain.curve(measure, region)).any():
+                ax.plot(times, curve, LEVEL_LINES[region], color=CURVE_COLOURS[region], linewidth=1.5, label=region)
+        ax.axhline(0, color="#999999", linewidth=0.8)
+        ax.set_title(title, fontsize=10)
+        ax.legend(fontsize=8)
     if volumes is not None:
         for name, curve in (("LV", volumes.lv_ml), ("RV", volumes.rv_ml), ("wall", volumes.wall_ml)):
             if curve.any():
@@ -110,71 +134,31 @@ def plot_curves(axes: list["Axes"], result: CineResult) -> None:
         ax.set_xlabel("frame" if known is None else "ms")
 
 
-def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, " t"]) -> None:
-    """Global, with its peak marked, wide and pale, so that the levels are seen over it where they agree."""
-    peak, colour = strain.peak(measure), CURVE_COLOURS[GLOBAL]
-    label = f"global, peak {peak.percent:.1f} %".replace("-", "−") if peak else GLOBAL
-    ax.plot(times, strain.curve(measure), color=colour, linewidth=6, alpha=0.35, label=label, solid_capstyle="butt")
-    if peak:
-        ax.plot(times[peak.frame], peak.percent, "o", color=colour)
-    for region in LEVELS:
-        if np.isfinite(curve := strain.curve(measure, region)).any():
-            ax.plot(times, curve, LEVEL_LINES[region], color=CURVE_COLOURS[region], linewidth=1.5, label=region)
-    ax.axhline(0, color="#999999", linewidth=0.8)
-
-
-def draw_bullseye(ax: Any, strain: Strain) -> None:
-    """The peak circumferential strain of each segment, the anterior wall on top, the septum on the left."""
-    import matplotlib as mpl
-
-    limit = COLOUR_LIMITS["circumferential"]
-    for segment in SEGMENTS:
-        peak = strain.peak("green_circumferential", f"segment {segment.number}")
-        width, turn = 2 * np.radians(segment.half_width_deg), segment.number - 1 - 6 * segment.level
-        angle, inner = np.pi / 2 + turn * width, 2.5 - segment.level
-        colour = mpl.colormaps[STRAIN_MAP](0.5 + peak.percent / (2 * limit)) if peak else "#dddddd"
-        ax.bar(angle, 1, width, inner, color=colour, edgecolor="white")
-        is_dark = peak is not None and abs(peak.percent) > 0.75 * limit
-        said = f"{peak.percent:.0f}".replace("-", "−") if peak else "–"
-        ax.text(angle, inner + 0.5, said, ha="center", va="center", fontsize=9, color="white" if is_dark else "black")
-    for angle, side in zip(np.arange(4) * np.pi / 2, ("lateral", "anterior", "septum", "inferior"), strict=True):
-        turn = {"lateral": -90, "septum": 90}.get(side, 0)
-        ax.text(angle, 3.75, side, ha="center", va="center", fontsize=9, color="#5a6473", rotation=turn)
-    ax.set_title("peak circumferential strain, %", fontsize=10)
-    ax.set_axis_off()
-
-
 # The film, as an animated GIF.
 
 
 def write_film(film: Film, path: Path) -> None:
     """Write the middle slice over the cycle: with contours, and beside it with strain or, without labels, the grid."""
-    points, times, file = material_points(film, film.main), film.result.cine.times_ms, BytesIO()
-    first, *others = (reduce_colours(film_picture(film, points, t)) for t in range(len(film.frames)))
+    points, times, file, pictures = material_points(film, film.main), film.result.cine.times_ms, BytesIO(), []
+    for t in range(len(film.frames)):
+        picture = film_picture(film, points, t)
+        # greys, and the colours that stand best for all that is not grey
+        pixels = np.asarray(picture)
+        is_coloured = np.ptp(pixels, axis=2) > TINT
+        is_coloured[0, 0] = True  # there is one at least
+        chosen = Image.fromarray(pixels[is_coloured][None]).quantize(COLOURS - GREYS, Image.Quantize.MAXCOVERAGE)
+        palette, greys = Image.new("P", (1, 1)), np.linspace(0, 255, GREYS).astype(np.uint8).repeat(3)
+        palette.putpalette([*greys.tolist(), *(chosen.getpalette() or [])])
+        pictures.append(picture.quantize(palette=palette, dither=Image.Dither.NONE))
     duration = DEFAULT_FRAME_MS
     if times is not None:  # as long as it lasted; GIF counts in 10 ms, and browsers show none for less than 20
         duration = max(20, 10 * round((times[-1] - times[0]) / (len(times) - 1) / 10))
-    first.save(file, "GIF", save_all=True, append_images=others, duration=duration, loop=0)
+    pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=duration, loop=0)
     write_bytes(file.getvalue(), path)
 
 
-def reduce_colours(picture: "Image") -> "Image":
-    """A picture in the colours that a GIF can have: greys, and those that stand best for all that is not grey."""
-    from PIL import Image
-
-    pixels = np.asarray(picture)
-    is_coloured = np.ptp(pixels, axis=2) > TINT
-    is_coloured[0, 0] = True  # there is one at least
-    chosen = Image.fromarray(pixels[is_coloured][None]).quantize(COLOURS - GREYS, Image.Quantize.MAXCOVERAGE)
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([*np.linspace(0, 255, GREYS).astype(np.uint8).repeat(3).tolist(), *(chosen.getpalette() or [])])
-    return picture.quantize(palette=palette, dither=Image.Dither.NONE)
-
-
-def film_picture(film: Film, points: MaterialPoints, t: int) -> "Image":
+def film_picture(film: Film, points: MaterialPoints, t: int) -> Image.Image:
     """Two pictures of a frame of the main slice, side by side, and a strip below them."""
-    from PIL import Image, ImageDraw
-
     low, high = window_of([film.frames[..., film.main]], page.WINDOW_PERCENTILES)
     still = quantise(film.frames[t, ..., film.main], low, high)
     sides = np.array(still.shape) * film.spacing  # pixels are square
@@ -201,11 +185,8 @@ def film_picture(film: Film, points: MaterialPoints, t: int) -> "Image":
     return both.reduce(OVERSAMPLING)
 
 
-def draw_strip(picture: "Image", film: Film, t: int) -> None:
+def draw_strip(picture: Image.Image, film: Film, t: int) -> None:
     """Along the bottom: the frame, its time where that is known, and on the right what the colours mean."""
-    import matplotlib as mpl
-    from PIL import Image, ImageDraw, ImageFont
-
     em = round(min(FONT_PIXELS * OVERSAMPLING, picture.width / LEAST_EMS))
     font = ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", em)
     pen, y = ImageDraw.Draw(picture), picture.height - STRIP_PIXELS * OVERSAMPLING // 2
@@ -223,11 +204,8 @@ def draw_strip(picture: "Image", film: Film, t: int) -> None:
     pen.text((right + em // 2, y), f"{limit:.0f} %", "white", font, anchor="lm")
 
 
-def draw_wall(picture: "Image", film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int) -> None:
+def draw_wall(picture: Image.Image, film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int) -> None:
     """The circumferential strain of the wall as colour, half seen through, within its outlines."""
-    import matplotlib as mpl
-    from PIL import Image, ImageChops, ImageDraw
-
     assert film.strain is not None
     percent = film.strain.circumferential[t, film.strain.index[2] == film.main]
     shades = mpl.colormaps[STRAIN_MAP](0.5 + percent / (2 * COLOUR_LIMITS["circumferential"]), bytes=True)
@@ -271,8 +249,7 @@ def shown_pair(result: CineResult) -> View:
 
 def tracking_card(result: CineResult) -> str:
     """The frame beside the reference, and the numbers that the page has on top."""
-    film, t, file = Film.of(result), shown_frame(result), BytesIO()
-    frames = len(result.cine)
+    film, t, file, frames = Film.of(result), shown_frame(result), BytesIO(), len(result.cine)
     film_picture(film, material_points(film, film.main), t).save(file, "PNG")
     facts = [(name, f"{value} ({detail})" if detail else value) for name, value, detail in page.headline(result)]
     title = f"{frames} frames of {Path(result.cine.name).name}, tracked by {result.method}"

@@ -77,21 +77,9 @@ class Links(NamedTuple):
     numbers: str = "metrics.json"  # what a click opens where there is no page
 
 
-def write_index(
-    path: Path,
-    columns: Sequence[str],
-    rows: Sequence[Row],
-    summary: Mapping[str, Any],
-    carried: Sequence[str],
-    links: Links,
-    label_names: Mapping[str, str] = NO_NAMES,
-    method: str = "",
-    results: Sequence[Result] = (),
-) -> None:
-    """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
-    the list; `label_names` are what structures are called; `method` is what ran, if not what the recipe asks for;
-    `results` are those of the rows, which all have pages if nothing is said."""
-    data = index_data(columns, rows, carried, links, label_names, results or [Result()] * len(rows))
+def write_index(path: Path, data: Mapping[str, Any], summary: Mapping[str, Any], method: str = "") -> None:
+    """Write the page of `index_data`. The summary is that of summary.json; `method` is what ran, if not what the recipe
+    asks for."""
     text = render_template("cohort.html", summary=summary, data=data, method=method or summary["recipe"]["method"])
     write_bytes(text.encode(errors="replace"), path)
 
@@ -106,7 +94,9 @@ def index_data(
 ) -> dict[str, Any]:
     """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column.
 
-    Numbers have few digits, since cohort.csv has all."""
+    Columns and rows are those of cohort.csv, but numbers have few digits; `carried` are the columns of the list;
+    `label_names` are what structures are called; `results` are those of the rows, which all have pages if nothing is
+    said."""
     values, decimals, told = {}, {}, set()
     for name in columns:
         column = [row.get(name) for row in rows]
@@ -120,6 +110,7 @@ def index_data(
         if sizes:
             typical = 0 if all(size == int(size) for size in sizes) else median(sizes) or max(sizes)
             decimals[name] = min(4, max(0, 2 - floor(log10(typical)))) if typical else 0  # three significant ones
+    results = results or [Result()] * len(rows)
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
     level = "verdict" if "verdict" in told else "status"
     measures = [name for name in MAIN_MEASURES if name in values][:3]  # with the rest of a row, they fit a small screen

@@ -20,7 +20,7 @@ from vrnet.images.image import Cine, Image
 from vrnet.images.transforms import Transform
 from vrnet.registration.pair import PairResult
 from vrnet.report import drawing, measures
-from vrnet.report.drawing import Tile, join_tiles, motion_colours, quantise, window_of
+from vrnet.report.drawing import Tile, Window, join_tiles, motion_colours, quantise, window_of
 from vrnet.report.pair import (
     WINDOW_PERCENTILES,
     Deformation,
@@ -35,6 +35,8 @@ from vrnet.verdict.rules import WORDS, Verdict
 
 GRID_LINES, CHECKERS = 40, 8  # of the deformed grid, and squares of a checkerboard, along the longer side of a picture
 MAX_LEGEND_LABELS = 8
+LabelMap = Integer[ndarray, "w h"]
+Mask = Bool[ndarray, "w h"] | None
 
 
 def pair_figure(result: PairResult, title: str = "") -> Figure:
@@ -74,27 +76,30 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
     upper, lower = figure.subplots(2, 5 if is_labelled else 4, subplot_kw={"xticks": [], "yticks": []})
 
     for ax, (name, image) in zip(upper, flat.images.items(), strict=False):
-        show_image(ax, image, moving if name == "moving" else name, *windows[name])
+        show_image(ax, image, moving if name == "moving" else name, windows[name])
         draw_mask(ax, flat.mask)
     compared = ("moving", moving, "aligned" if pair.is_aligned else "before"), ("warped", "warped", "after")
     for column, (name, called, when) in enumerate(compared):
         image = flat.images[name]
         if flat.fixed_labels is not None:
             ax = upper[3 + column]
-            show_image(ax, image, f"outlines: fixed —, {called} - -", *windows[name])
-            show_outlines(ax, flat.fixed_labels, flat.label_maps.get(f"{name}_labels"), look.colours, names or {})
+            show_image(ax, image, f"outlines: fixed —, {called} - -", windows[name])
+            maps = {"solid": flat.label_maps.get("fixed_labels"), "dashed": flat.label_maps.get(f"{name}_labels")}
+            there = {style: map_ for style, map_ in maps.items() if map_ is not None}
+            show_outlines(ax, there, look.colours, names or {})
         if is_opposite:
             # squares of one and the other image, each in its own greys: edges meet where they should
             both = (flat.fixed, windows["fixed"]), (image, windows[name])
             fixed, other = (((grey - low) / max(high - low, 1e-12)).clip(0, 1) for grey, (low, high) in both)
             rows, columns = np.indices(fixed.shape) // max(max(fixed.shape) // CHECKERS, 1)
             squares = np.where((rows + columns) % 2 == 1, other, fixed)
-            show_image(lower[column], squares, f"fixed and {called}, in turns", 0.0, 1.0)
+            show_image(lower[column], squares, f"fixed and {called}, in turns", (0.0, 1.0))
         else:
             low, high = windows["fixed"]
-            show_difference(lower[column], flat.fixed, image, f"|{name} − fixed|, {when}", high - low, flat.mask)
+            difference = np.abs(image - flat.fixed)
+            show_difference(lower[column], difference, f"|{name} − fixed|, {when}", high - low, flat.mask)
     show_grid(lower[2], flat.field)
-    show_motion(lower[3] if is_labelled else upper[3], flat.field, spacing, look.rim_mm, pair.unit)
+    show_motion(lower[3] if is_labelled else upper[3], flat.motion_mm, look.rim_mm, pair.unit)
     show_jacobian(lower[-1], deformation(whole.field, k))
     for ax in (*upper, *lower):
         ax.set_axis_off()
@@ -102,29 +107,15 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
     return figure
 
 
-def show_image(
-    ax: Axes,
-    image: Shaped[ndarray, "w h"],
-    title: str,
-    low: float,
-    high: float,
-    spacing: tuple[float, ...] = (1.0, 1.0),
-) -> None:
-    """An image in grey, `low` black and `high` white, its pixels as wide and as high as they are."""
-    ax.imshow(image.T, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
+def show_image(ax: Axes, image: Shaped[ndarray, "w h"], title: str, window: Window) -> None:
+    """An image in grey."""
+    ax.imshow(image.T, cmap="gray", vmin=window[0], vmax=window[1], interpolation="nearest")
     ax.set_title(title, fontsize=10)
-    ax.set_aspect(spacing[1] / spacing[0])
 
 
-def show_outlines(
-    ax: Axes,
-    fixed: Integer[ndarray, "w h"],
-    other: Integer[ndarray, "w h"] | None,
-    colours: Mapping[int, str],
-    names: Mapping[str, str],
-) -> None:
-    """The outline of each label in its colour, fixed solid and the other dashed, with a legend of those in sight."""
-    maps = {"solid": fixed} if other is None else {"solid": fixed, "dashed": other}
+def show_outlines(ax: Axes, maps: Mapping[str, LabelMap], colours: Mapping[int, str], names: Mapping[str, str]) -> None:
+    """The outline of each label in its colour, of each map in the line style by which it is given, with a legend of
+    those in sight."""
     there = np.unique(np.stack(list(maps.values()))).tolist()
     seen = {label: colour for label, colour in colours.items() if label in there}
     for style, map_ in maps.items():
@@ -136,7 +127,7 @@ def show_outlines(
         ax.legend(handles=handles, loc="lower right", fontsize=8, handlelength=1)
 
 
-def draw_contours(ax: Axes, labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:
+def draw_contours(ax: Axes, labels: LabelMap, colours: dict[int, str], style: str) -> None:
     """The contour of each label, in its colour."""
     for label, colour in colours.items():
         mask = labels == label
@@ -144,22 +135,14 @@ def draw_contours(ax: Axes, labels: Integer[ndarray, "w h"], colours: dict[int, 
             ax.contour(mask.T, levels=[0.5], colors=[colour], linewidths=1.2, linestyles=style)
 
 
-def draw_mask(ax: Axes, mask: Bool[ndarray, "w h"] | None) -> None:
+def draw_mask(ax: Axes, mask: Mask) -> None:
     """The outline of a mask, if there is one."""
     if mask is not None:
         draw_contours(ax, mask.astype(np.uint8), {1: drawing.MASK}, "dotted")
 
 
-def show_difference(
-    ax: Axes,
-    a: Float[ndarray, "w h"],
-    b: Float[ndarray, "w h"],
-    title: str,
-    high: float,
-    mask: Bool[ndarray, "w h"] | None = None,
-) -> None:
-    """|b − a|, with its mean in the title, inside a mask that shows here; half of `high` and more is brightest."""
-    difference = np.abs(b - a)
+def show_difference(ax: Axes, difference: Float[ndarray, "w h"], title: str, high: float, mask: Mask = None) -> None:
+    """A difference with its mean in the title, inside a mask that shows here; half of `high` and more is brightest."""
     ax.imshow(difference.T, cmap=drawing.DIFFERENCE_MAP, vmin=0, vmax=high / 2, interpolation="nearest")
     draw_mask(ax, mask)
     inside = None if mask is None or not mask.any() else difference[mask]
@@ -179,11 +162,9 @@ def show_grid(ax: Axes, u: Float[ndarray, "2 w h"]) -> None:
     ax.set_title("deformed grid", fontsize=10)
 
 
-def show_motion(
-    ax: Axes, u: Float[ndarray, "2 w h"], spacing: tuple[float, ...], rim_mm: float, unit: str = "mm"
-) -> None:
+def show_motion(ax: Axes, mm: Float[ndarray, "2 w h"], rim_mm: float, unit: str = "mm") -> None:
     """Motion within the picture: direction is hue and length, up to the rim of the wheel in the corner, saturation."""
-    across, down = u * np.reshape(spacing[:2], (2, 1, 1))
+    across, down = mm
     ax.imshow(motion_colours(across, down, rim_mm).swapaxes(0, 1), interpolation="nearest")
     ax.set_title(f"displacement (rim {rim_mm:.3g} {unit})", fontsize=10)
     wheel = ax.inset_axes((0.8, 0.02, 0.18, 0.18))
@@ -287,7 +268,8 @@ def image_figure(image: Image | Cine) -> Figure:
     window = window_of([array.astype(np.float32)], IMAGE_PERCENTILES)
     figure, axes = panels(len(shown), image.name)
     for ax, (name, (flat, spacing)) in zip(axes, shown.items(), strict=True):
-        show_image(ax, flat, name, *window, spacing)
+        show_image(ax, flat, name, window)
+        ax.set_aspect(spacing[1] / spacing[0])
     return figure
 
 
@@ -297,8 +279,7 @@ def transform_figure(transform: Transform) -> Figure:
     flat = whole.cut(k)
     figure, axes = panels(3, str(transform) if whole.fixed.ndim == 2 else f"{transform}; slice {k + 1}")
     show_grid(axes[0], flat.field)
-    longest = float(np.hypot(*(flat.field * np.reshape(flat.grid.spacing, (2, 1, 1)))).max()) or 1.0
-    show_motion(axes[1], flat.field, flat.grid.spacing, longest)
+    show_motion(axes[1], flat.motion_mm, float(np.hypot(*flat.motion_mm).max()) or 1.0)
     show_jacobian(axes[2], deformation(whole.field, k))
     for ax in axes:
         ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])
@@ -361,6 +342,6 @@ def image_tiles(flat: View) -> list[Tile]:
 
 def motion_tile(flat: View) -> Tile:
     """Motion within the picture: direction is hue and length saturation."""
-    across, down = flat.field * np.reshape(flat.grid.spacing, (2, 1, 1))
+    across, down = flat.motion_mm
     longest = float(np.hypot(across, down).max()) or 1.0
     return quantise(motion_colours(across, down, longest), 0.0, 1.0)

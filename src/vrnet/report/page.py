@@ -35,7 +35,7 @@ def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, 
     8 bits: images over their windows, motion by its root, labels by their rank."""
     largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
     width, height, n = slices.motion[0].shape
-    is_volume = viewer3d.is_volume(slices.pair)
+    pair, is_volume = slices.pair, viewer3d.is_volume(slices.pair)
     sheets: dict[str, UInt8[ndarray, "w h n"]] = {}
     if not is_volume:
         sheets = {name: quantise(image, *slices.windows[name]) for name, image in slices.images.items()}
@@ -43,8 +43,9 @@ def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, 
         roots = [np.sign(u) * np.sqrt(np.abs(u) / m) for u, m in zip(slices.motion, largest, strict=True)]
         sheets |= {f"u{i}": quantise(root, -128 / 127, 1.0) for i, root in enumerate(roots)}
         sheets |= {name: drawing.rank_labels(map_, [*slices.colours]) for name, map_ in slices.labels.items()}
-        sheets |= {} if slices.mask is None else {"mask": slices.mask}
-        sheets |= {"det": quantise(slices.det, *viewer3d.DETERMINANTS), "folded": slices.folded}
+        sheets |= {} if pair.mask is None else {"mask": slices.sample(pair.mask.astype(np.uint8))}
+        det = slices.average(slices.deformed.det)
+        sheets |= {"det": quantise(det, *viewer3d.DETERMINANTS), "folded": slices.folded}
     is_labelled = np.zeros((width, height), bool)
     for map_ in slices.labels.values():
         is_labelled |= (map_ != 0).any(2)
@@ -54,14 +55,14 @@ def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, 
         box = left, top, right - left, bottom - top
     return {
         "tiles": {"width": width, "height": height, "columns": drawing.sheet_columns(n)},
-        "spacing": slices.spacing,
-        "unit": slices.pair.unit,
+        "spacing": [h * f for h, f in zip(pair.grid.spacing, (*slices.factors, 1), strict=False)],
+        "unit": pair.unit,
         "factors": slices.factors,
         "windows": slices.windows,
         "largest": largest,
         "scale": slices.rim_mm,
         "slices": [k + 1 for k in slices.numbers],
-        "depth": slices.pair.depth,
+        "depth": pair.depth,
         "start": slices.start,
         "edges": dict(edges),
         "labels": [
@@ -97,7 +98,8 @@ def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] 
         return None
     pair = slices.pair
     field = np.stack([slices.take(u) for u in pair.field]) * np.reshape(pair.grid.spacing, (3, 1, 1, 1))
-    motion, folded = np.linalg.norm(field, axis=0).mean((0, 1)), slices.folded_percent
+    motion = np.linalg.norm(field, axis=0).mean((0, 1))
+    folded = 100 * slices.take(slices.deformed.folded).mean((0, 1))
     inside = np.ones(pair.fixed.shape, bool) if pair.mask is None else pair.mask
     stacks = (np.moveaxis(slices.take(array), -1, 0) for array in (pair.fixed, pair.warped, inside))
     alike = np.array([
@@ -127,13 +129,9 @@ def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] 
 
 
 def measure(
-    name: str,
-    values: Float[ndarray, " n"],
-    highest: float = 1.0,
-    colour: str = "",
-    in_strip: bool = True,
+    name: str, values: Float[ndarray, " n"], highest: float = 1.0, colour: str = "", in_strip: bool = True,
     one_sided: Iterable[str] = repeat(""),
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """A measure of every slice, as text, as a part of the highest value, and to sort by; `one_sided` says which mask
     alone shows a structure: an overlap of 0 would blame the registration for where a mask ends."""
     cells = []
@@ -272,16 +270,11 @@ def energy_curve(energies: list[float]) -> dict[str, Any] | None:
     labels of the first and the least; None for fewer than two."""
     if len(energies) < 2:
         return None
-    low, high = min(energies), max(energies)
+    low, high, least_so_far = min(energies), max(energies), accumulate(energies, min)
     across, down = CURVE_WIDTH / (len(energies) - 1), CURVE_HEIGHT / ((high - low) or 1.0)
-
-    def place(values: Iterable[float]) -> list[tuple[float, float]]:
-        return [(round(i * across, 1), round((high - value) * down, 1)) for i, value in enumerate(values)]
-
-    return {
-        "points": place(energies),
-        "least_so_far": place(accumulate(energies, min)),
-        "first": f"{energies[0]:.4g}",
-        "least": f"{low:.4g}",
-        "steps": len(energies) - 1,
-    }
+    points, line = (
+        [(round(i * across, 1), round((high - value) * down, 1)) for i, value in enumerate(values)]
+        for values in (energies, least_so_far)
+    )
+    labels = {"first": f"{energies[0]:.4g}", "least": f"{low:.4g}", "steps": len(energies) - 1}
+    return {"points": points, "least_so_far": line, **labels}

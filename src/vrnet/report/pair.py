@@ -76,6 +76,11 @@ class View:
         return {name: labels for name, labels in maps.items() if labels is not None}
 
     @property
+    def motion_mm(self) -> Float[ndarray, "2 *s"]:
+        """The motion across and down the pictures; in voxels where no spacing is known."""
+        return self.field[:2] * np.reshape(self.grid.spacing[:2], (2, *[1] * self.fixed.ndim))
+
+    @property
     def depth(self) -> int:
         """The number of slices across the last axis; an image is one."""
         return 1 if self.fixed.ndim == 2 else self.fixed.shape[2]
@@ -206,16 +211,6 @@ class PageSlices:
         """How many voxels across and down make one shown pixel."""
         return tuple(ceil(n / MAX_SIDE_PIXELS) for n in self.pair.fixed.shape[:2])
 
-    @property
-    def per_axis(self) -> tuple[int, ...]:
-        """How many voxels along each axis of the pair make one shown pixel, or slice."""
-        return (*self.factors, 1)[: self.pair.fixed.ndim]
-
-    @property
-    def spacing(self) -> tuple[float, ...]:
-        """That of shown pixels."""
-        return tuple(h * f for h, f in zip(self.pair.grid.spacing, self.per_axis, strict=True))
-
     @cached_property
     def images(self) -> dict[str, Float[ndarray, "w h n"]]:
         return {name: self.average(image) for name, image in self.pair.images.items()}
@@ -224,15 +219,10 @@ class PageSlices:
     def labels(self) -> dict[str, Integer[ndarray, "w h n"]]:
         return {name: self.sample(labels) for name, labels in self.pair.label_maps.items()}
 
-    @property
-    def mask(self) -> UInt8[ndarray, "w h n"] | None:
-        """1 inside the mask."""
-        return None if self.pair.mask is None else self.sample(self.pair.mask.astype(np.uint8))
-
     @cached_property
     def motion(self) -> list[Float[ndarray, "w h n"]]:
         """Displacement along each axis, in shown pixels; across slices, in slices of the volume."""
-        return [self.average(u) / f for u, f in zip(self.pair.field, self.per_axis, strict=True)]
+        return [self.average(u) / f for u, f in zip(self.pair.field, (*self.factors, 1), strict=False)]
 
     @cached_property
     def deformed(self) -> Deformation:
@@ -245,18 +235,9 @@ class PageSlices:
         return Deformation(*(np.concatenate(maps, axis=-1) for maps in zip(*slabs, strict=True)))
 
     @property
-    def det(self) -> Float[ndarray, "w h n"]:
-        return self.average(self.deformed.det)
-
-    @property
     def folded(self) -> UInt8[ndarray, "w h n"]:
         """1 where any voxel of a block is folded by the strict count."""
         return reduce_blocks(np.maximum, self.take(self.deformed.folded).astype(np.uint8), self.factors)
-
-    @property
-    def folded_percent(self) -> Float[ndarray, " n"]:
-        """The part of each slice, by the strict count."""
-        return 100 * self.take(self.deformed.folded).mean((0, 1))
 
     @cached_property
     def windows(self) -> dict[str, Window]:
@@ -265,8 +246,7 @@ class PageSlices:
     @cached_property
     def rim_mm(self) -> float:
         """The length of motion within the slices that has full colour; in voxels where no spacing is known."""
-        within = zip(self.pair.field[:2], self.pair.grid.spacing[:2], strict=True)
-        across, down = (self.average(u) * h for u, h in within)
+        across, down = (self.average(u) for u in self.pair.motion_mm)
         return float(np.percentile(np.hypot(across, down), FULL_COLOUR_PERCENTILE)) or 1.0
 
     @cached_property
