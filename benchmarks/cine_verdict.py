@@ -41,6 +41,7 @@ from vrnet.phantom.anatomy import LV, MYO
 from vrnet.phantom.cycle import PATHOLOGIES, cycle
 from vrnet.verdict.advice import MAX_REASONS
 from vrnet.verdict.cine import FINDINGS, found_in, judge_cine
+from vrnet.verdict.rules import level_by_limits
 
 FRAMES, GOOD_MM, RUINED_MM, RUINED_PART = 16, 1.0, 1.5, 0.5
 METHODS = "short-axis-cine", "TV-L1"
@@ -255,7 +256,7 @@ def measured(rule, row):
 
 def level_of(row):
     """The level by the limits as they are now; the rows may have been measured with others."""
-    levels = {rule.level_of(measured(rule, row)) for rule in FINDINGS}
+    levels = {level_by_limits(measured(rule, row), *rule.limits) for rule in FINDINGS}
     return next(level for level in ("failed", "look", "good") if level in levels)
 
 

@@ -8,7 +8,7 @@ from tests.cardiac.hearts import phantom_stack
 from vrnet.cardiac.strain import strain
 from vrnet.cardiac.volumes import muscle_in_cavity, slice_curves, volumes
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.verdict.cine import Extreme, HeartExtremes, extremes_of_slices
+from vrnet.verdict.cine import NOTHING, Extreme, extremes_of_slices
 
 HEART = HeartLabels()
 
@@ -183,12 +183,12 @@ def test_the_most_that_a_slice_does_is_told_with_its_frame(tracked):
     curves, _ = curves_of(tracked)
     shown, unmatched = np.ones(tracked[2].shape[2:]), np.full((3, len(tracked[2])), np.nan)
     rests, found, empty = extremes_of_slices(tracked[2], shown, 2, curves, 0, unmatched)
-    assert empty == HeartExtremes()
-    assert found.unevenness.slice == 1
-    assert (found.wall_change.slice, found.wall_change.frame) == (1, 2)
-    assert found.wall_change.value == pytest.approx(0.44, abs=0.03)
-    assert found.thickening == Extreme(pytest.approx(0.22, abs=1e-4), 2, 1)
-    assert rests.wall_change == Extreme(0.0, 0, 0)
+    assert empty == {"unmatched": NOTHING}
+    assert found["unevenness"].slice == 1
+    assert (found["wall_change"].slice, found["wall_change"].frame) == (1, 2)
+    assert found["wall_change"].value == pytest.approx(0.44, abs=0.03)
+    assert found["thickening"] == Extreme(pytest.approx(0.22, abs=1e-4), 2, 1)
+    assert rests["wall_change"] == Extreme(0.0, 0, 0)
 
 
 def test_slices_may_lie_across_any_axis(tracked):
@@ -212,10 +212,10 @@ def test_a_slice_without_a_ring_has_areas_alone_and_is_judged_by_its_likeness_al
     unmatched[:, 1], unmatched[:, 2] = (0.1, 0.4, 0.0), (0.2, 0.3, 0.0)
     weight = np.moveaxis(np.ones(tracked[2].shape[2:]) * np.array([1, 1, 0]), -1, 2)
     found, is_open = extremes_of_slices(tracked[2], weight, 2, curves, 0, unmatched)
-    assert found.wall_change == Extreme(0.0, 0, 0)
-    assert found.unevenness.slice == 0
-    assert found.unmatched == Extreme(0.2, 2, 0)
-    assert is_open == HeartExtremes(unmatched=Extreme(0.4, 1, 1))
+    assert found["wall_change"] == Extreme(0.0, 0, 0)
+    assert found["unevenness"].slice == 0
+    assert found["unmatched"] == Extreme(0.2, 2, 0)
+    assert is_open == {"unmatched": Extreme(0.4, 1, 1)}
 
 
 @pytest.mark.parametrize("heart", [HEART, HeartLabels(wall=None)])

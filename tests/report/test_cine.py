@@ -42,7 +42,7 @@ from vrnet.report.cine_figures import (
     write_film,
 )
 from vrnet.report.drawing import GRID
-from vrnet.verdict.cine import CineEvidence, Extreme, HeartExtremes
+from vrnet.verdict.cine import CineEvidence, Extreme
 from vrnet.verdict.rules import Verdict
 
 SHAPE, SPACING = (72, 64, 3), (2.4, 2.4, 10.0)
@@ -65,7 +65,7 @@ def data(film):
 
 def judged(result, level="good", worst=None, reasons=(), to_try=()):
     """The same with another verdict, of which a slice is worst."""
-    found, slices = replace(result), () if worst is None else (HeartExtremes(unmatched=worst),)
+    found, slices = replace(result), () if worst is None else ({"unmatched": worst},)
     vars(found)["verdict"] = Verdict(level, tuple(reasons), tuple(to_try))
     vars(found)["evidence"] = CineEvidence(frames=(), closure_mm=0.0, slices=slices)
     return found
@@ -114,7 +114,7 @@ def test_outlines_follow_what_moves_however_the_file_is_stored(swap, signs):
         assert_allclose([line.min(1), line.max(1)], [bright.min(0), bright.max(0) + 1], atol=0.3)
     margin = round(BOX_MARGIN * 8)
     assert film.frames.shape == (2, 8 + 2 * margin, 8 + 2 * margin, 3), "the part around the labels"
-    assert (film.numbers, film.depth, film.block) == ([0, 1, 2], 3, 1)
+    assert (film.numbers, film.depth) == ([0, 1, 2], 3)
 
 
 def test_an_image_is_one_slice_and_many_slices_are_thinned():

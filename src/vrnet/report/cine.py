@@ -35,8 +35,8 @@ BOX_MARGIN = 0.4  # around the labels, as a part of their size: what else moves 
 
 @dataclass(frozen=True, eq=False)
 class Film:
-    """What is shown of a tracked cine: (t, w, h, n), across the picture, down it, and by slice; motion within slices
-    alone. The point at x in the reference is at x + u(x) in frame t, u being motion[t]."""
+    """What is shown of a tracked cine: (t, w, h, n), across the picture, down it, and by slice. The point at x in the
+    reference is at x + u(x) in frame t, u being motion[t], within slices alone."""
 
     result: CineResult
     frames: Shaped[ndarray, "t w h n"]  # in the intensities of the file
@@ -106,11 +106,6 @@ class Film:
         else:
             shown = np.arange(len(self.numbers))
         return int(shown[len(shown) // 2])
-
-    @property
-    def block(self) -> int:
-        """How many voxels across and down make one shown pixel, so that there are no more than MAX_PIXELS."""
-        return ceil(sqrt(self.frames.size / MAX_PIXELS))
 
 
 # The numbers of a tracked cine, as a page prints them, each with its definition.
@@ -316,7 +311,8 @@ def cine_data(film: Film) -> dict[str, Any]:
     """What the page holds of a film."""
     result = film.result
     frames, width, height, _ = film.frames.shape
-    side, times, volumes, strain = film.block, result.cine.times_ms, result.volumes, result.strain
+    side = ceil(sqrt(film.frames.size / MAX_PIXELS))  # of the block of voxels that makes one shown pixel
+    times, volumes, strain = result.cine.times_ms, result.volumes, result.strain
     curves = {} if volumes is None else {"LV": volumes.lv_ml, "RV": volumes.rv_ml, "wall": volumes.wall_ml}
     cycle = ASSUMED_CYCLE_MS
     if times is not None:  # to where the frame after the last would be
@@ -332,9 +328,7 @@ def cine_data(film: Film) -> dict[str, Any]:
         "frames": frames, "reference": result.frame, "times": times, "cycle": cycle,
         "slices": [k + 1 for k in film.numbers], "depth": film.depth, "start": film.main,
         "edges": edge_letters(result.cine.grid),
-        "labels": [
-            {"value": value, "name": name, "colour": colour} for value, (name, colour) in film.structures.items()
-        ],
+        "labels": [{"value": k, "name": name, "colour": colour} for k, (name, colour) in film.structures.items()],
         "wall": film.heart.wall,
         "range": [-max(width, height) / 2, 1.5 * max(width, height)],
         "strainRange": STRAIN_RANGE, "limits": COLOUR_LIMITS,

@@ -114,18 +114,13 @@ def index_data(
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
     level = "verdict" if "verdict" in told else "status"
     measures = [name for name in MAIN_MEASURES if name in values][:3]  # with the rest of a row, they fit a small screen
+    titles = {name: name[:1].upper() + name[1:] for name in carried}
     shown_first = "subject", level, "suspicion", "suspicion_by", *measures, *groups[:1], "reason"
     return {
         "columns": list(values),
-        "headings": {
-            name: name[:1].upper() + name[1:] if name in carried else heading(name, label_names) for name in values
-        },
-        "values": values,
-        "decimals": decimals,
+        "headings": {name: titles.get(name) or heading(name, label_names) for name in values},
+        "values": values, "decimals": decimals, "groups": groups, "words": WORDS,
         "shown": [name for name in shown_first if name in values],
-        "groups": groups,
-        "words": WORDS,
-        "versions": [one.version for one in results],
-        "has_page": [one.has_page for one in results],
+        "versions": [one.version for one in results], "has_page": [one.has_page for one in results],
         **links._asdict(),
-    }
+    }  # fmt: skip

@@ -34,10 +34,8 @@ class Picture(Figure):
 
 DIFFERENCE_MAP = "inferno"
 JACOBIAN_MAP = "RdBu_r"
-STRAIN_MAP = "RdYlBu_r"
-"""No strain is pale yellow: in an image of greys, a white wall would seem to have no value."""
-JACOBIAN_RANGE = (0.0, 2.0)
-"""The determinants at both ends of the colour map."""
+STRAIN_MAP = "RdYlBu_r"  # no strain is pale yellow: among greys, a white wall would seem to have no value
+JACOBIAN_RANGE = (0.0, 2.0)  # the determinants at both ends of the colour map
 FOLD = "#00d000"  # no mixture of blue, white and red comes near it
 GRID = "#5fb3ff"
 MASK = "#ff7ac6"  # none of the labels that are chosen by hand has it
@@ -63,16 +61,13 @@ def colour_stops(name: str, count: int = 11) -> list[str]:
     return [to_hex(colour) for colour in mpl.colormaps[name](np.linspace(0, 1, count))]
 
 
-# Which intensities are black and which are white in the pictures of a pair.
-
 Window = tuple[float, float]
+"""Which intensities are black and which are white."""
 
 
 def grey_windows(images: Mapping[str, Float[ndarray, "*s"]], percentiles: tuple[float, float]) -> dict[str, Window]:
-    """The intensities of black and of white of fixed, moving and warped, by percentiles of fixed and moving.
-
-    They are the same for all, so that greys can be compared; unless the ranges of fixed and moving are so far apart
-    that one of them would be all black or all white."""
+    """The intensities of black and of white of fixed, moving and warped, by percentiles of fixed and moving: the same
+    for all, unless these lie so far apart that one of them would be all black or all white."""
     own = {name: window_of([images[name]], percentiles) for name in ("fixed", "moving")}
     narrow, wide = sorted(high - low for low, high in own.values())
     middles = [(low + high) / 2 for low, high in own.values()]
@@ -89,8 +84,7 @@ def window_of(images: Sequence[Float[ndarray, "*s"]], percentiles: tuple[float, 
 
 # Stacks of slices in 8 bits, each as one picture: a file written out in the page itself.
 
-MAX_LABELS = 255
-"""Labels that 8 bits tell apart, beside the background."""
+MAX_LABELS = 255  # that 8 bits tell apart, beside the background
 
 
 def quantise(array: Float[ndarray, "*s"], low: float, high: float) -> UInt8[ndarray, "*s"]:
@@ -153,9 +147,8 @@ Tile = UInt8[ndarray, "w h"] | UInt8[ndarray, "w h 3"]
 
 
 def join_tiles(tiles: Sequence[Tile], spacing: tuple[float, ...], side: int, gap: int = 0) -> bytes:
-    """A PNG file of pictures of one size, the longer side of each so many pixels; in grey where all of them are.
-
-    `gap` is how many white pixels lie between two of them."""
+    """A PNG file of pictures of one size, the longer side of each so many pixels, with white gaps between them; in grey
+    where all of them are."""
     width, height = (n * h for n, h in zip(tiles[0].shape[:2], spacing, strict=True))
     scale = side / max(width, height)
     size = max(1, round(width * scale)), max(1, round(height * scale))

@@ -32,16 +32,14 @@ HAUSDORFF_LEGEND = (
     "Contours: outer outlines in each slice, mean over slices. Surfaces: all edges, in 3D where images are. "
     "95 %: of surfaces, without the farthest 5 %."
 )
-BETTER = {
-    **dict.fromkeys(("dice", "dice_mean_over_slices", "ncc"), 1),
-    **dict.fromkeys(("hausdorff_mm", "hausdorff95_mm", "surface_hausdorff_mm", "mean_surface_distance_mm", "mae"), -1),
-    **dict.fromkeys(("end_point_error_mm", "target_registration_error_mm"), -1),
-}
-"""Whether more of a measure is better, 1, or less, -1."""
+MORE_IS_BETTER = ("dice", "dice_mean_over_slices", "ncc")
+LESS_IS_BETTER = (
+    "hausdorff_mm", "hausdorff95_mm", "surface_hausdorff_mm", "mean_surface_distance_mm", "end_point_error_mm",
+    "target_registration_error_mm", "mae",
+)  # fmt: skip
 NO_VALUE = "–"
 FOLDED = ("folding_strict_percent", "folding_percent")
-WHOLE_VOLUME = "Dice, whole volume"
-"""What "dice" is called beside the mean over slices."""
+WHOLE_VOLUME = "Dice, whole volume"  # what "dice" is called beside the mean over slices
 NO_MEASURES = (
     "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
     "mask_paths", "label_names",
@@ -89,9 +87,7 @@ def where_compared(metrics: Mapping[str, Any]) -> str:
 
 
 def summary(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
-    """One row per measure, in the order of NAMES.
-
-    The unit is that of lengths: of arrays without a spacing they are in voxels."""
+    """One row per measure, in the order of NAMES. The unit is that of lengths: voxels where no spacing is known."""
     ranks = {key: rank for rank, key in enumerate(NAMES)}
     return [
         Row(title(key, metrics, unit), number(before), number(after), warn(key, before, after))
@@ -140,10 +136,8 @@ def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> dict[str, list
 
 
 def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
-    """The few measures that say how good a registration is, with their units.
-
-    A difference of intensities tells that where the method compares them. For opposite contrasts neither it nor the
-    correlation does."""
+    """The few measures that say how good a registration is, with their units. A difference of intensities tells that
+    where the method compares them; for opposite contrasts neither it nor the correlation does."""
     where, whole = where_compared(metrics), title("dice", metrics).removeprefix("Dice")
     is_structure = compares_structure(str(metrics.get("method", "")))
     likeness = ("ncc", f"Correlation{where}") if is_structure else ("mae", f"Mean |difference|{where}")
@@ -175,6 +169,7 @@ def warn(key: str, before: Any, after: Any) -> str:
     """What is wrong with a measure, in a word: worse, by what can be read off it, or many folds; nothing otherwise."""
     if key in FOLDED:
         return "too many" if is_number(after) and after > MANY_FOLDS_PERCENT else ""
-    if key not in BETTER or NO_VALUE in (number(before), number(after)):
+    if key not in (*MORE_IS_BETTER, *LESS_IS_BETTER) or NO_VALUE in (number(before), number(after)):
         return ""
-    return "worse" if BETTER[key] * (float(number(after)) - float(number(before))) < 0 else ""
+    gain = float(number(after)) - float(number(before))
+    return "worse" if (gain if key in MORE_IS_BETTER else -gain) < 0 else ""

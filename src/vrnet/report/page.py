@@ -46,33 +46,24 @@ def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, 
         sheets |= {} if pair.mask is None else {"mask": slices.sample(pair.mask.astype(np.uint8))}
         det = slices.average(slices.deformed.det)
         sheets |= {"det": quantise(det, *viewer3d.DETERMINANTS), "folded": slices.folded}
-    is_labelled = np.zeros((width, height), bool)
-    for map_ in slices.labels.values():
-        is_labelled |= (map_ != 0).any(2)
-    box = None  # left, top, width and height, in shown pixels, of the part that holds every structure
+    box, nowhere = None, np.zeros((width, height), bool)
+    is_labelled = np.any([nowhere, *((map_ != 0).any(2) for map_ in slices.labels.values())], axis=0)
     if is_labelled.any():
         (left, right), (top, bottom) = (span_with_margin(is_labelled.any(axis=other)) for other in (1, 0))
-        box = left, top, right - left, bottom - top
+        box = left, top, right - left, bottom - top  # in shown pixels, of the part that holds every structure
+    named = slices.colours.items()
     return {
         "tiles": {"width": width, "height": height, "columns": drawing.sheet_columns(n)},
         "spacing": [h * f for h, f in zip(pair.grid.spacing, (*slices.factors, 1), strict=False)],
-        "unit": pair.unit,
-        "factors": slices.factors,
-        "windows": slices.windows,
-        "largest": largest,
-        "scale": slices.rim_mm,
-        "slices": [k + 1 for k in slices.numbers],
-        "depth": pair.depth,
-        "start": slices.start,
+        "unit": pair.unit, "factors": slices.factors, "windows": slices.windows,
+        "largest": largest, "scale": slices.rim_mm,
+        "slices": [k + 1 for k in slices.numbers], "depth": pair.depth, "start": slices.start,
         "edges": dict(edges),
-        "labels": [
-            {"value": value, "name": label_text(value, names or {}), "colour": colour}
-            for value, colour in slices.colours.items()
-        ],
+        "labels": [{"value": k, "name": label_text(k, names or {}), "colour": colour} for k, colour in named],
         "box": box,
         "sheets": {name: drawing.encode_sheet(array) for name, array in sheets.items()},
         "volume": viewer3d.volume_data(slices) if is_volume else None,
-    }
+    }  # fmt: skip
 
 
 def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int]:

@@ -20,22 +20,18 @@ from vrnet.report.drawing import Window, find_labels, grey_windows, label_colour
 
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
 """By the axis of LPS that slices lie across: what runs across the picture and what down it, as (axis of LPS, sign)."""
-STILL_VOXELS = 1e-3
-"""What moves less across slices does so by the rounding of a file."""
+STILL_VOXELS = 1e-3  # what moves less across slices does so by the rounding of a file
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A registered pair on the fixed grid, ready to be shown: images in the intensities in which they were compared,
-    field in voxels.
-
-    `moving` is the moving image resampled to the fixed grid by its header alone: as it was before the registration; or,
-    where it is aligned, through the affine start, and the field is what moves beyond that."""
+    """A registered pair on the fixed grid, in the intensities in which it was compared. Moving is resampled by its
+    header alone, as it was before; where it is aligned, through the affine start, beyond which the field moves."""
 
     fixed: Float[ndarray, "*s"]
     moving: Float[ndarray, "*s"]
     warped: Float[ndarray, "*s"]
-    field: Float[ndarray, "d *s"]
+    field: Float[ndarray, "d *s"]  # in voxels
     grid: Grid
     fixed_labels: Integer[ndarray, "*s"] | None = None
     moving_labels: Integer[ndarray, "*s"] | None = None
@@ -46,7 +42,6 @@ class View:
 
     @classmethod
     def of(cls, result: PairResult) -> "View":
-        """What is shown of a result."""
         own, compared = result.moving_labels, result.compared
         moving = None if own is None else place_labels(own, result.grid, result.affine)
         given = result.fixed_labels, moving, result.warped_labels
@@ -71,7 +66,6 @@ class View:
 
     @property
     def label_maps(self) -> dict[str, Integer[ndarray, "*s"]]:
-        """Those that there are."""
         maps = {name: getattr(self, name) for name in ("fixed_labels", "moving_labels", "warped_labels")}
         return {name: labels for name, labels in maps.items() if labels is not None}
 
@@ -82,7 +76,7 @@ class View:
 
     @property
     def depth(self) -> int:
-        """The number of slices across the last axis; an image is one."""
+        """The number of slices; an image is one."""
         return 1 if self.fixed.ndim == 2 else self.fixed.shape[2]
 
     def map_arrays(self, change: Callable[[Any], Any], grid: Grid) -> "View":
@@ -115,11 +109,9 @@ class View:
 
 
 def orient_for_viewing(pair: View) -> View:
-    """The pair as radiologists view it: axis 0 across the picture, axis 1 down it, slices along the last.
-
-    Slices lie across the axis of widest spacing, and keep the order of the file. Axial ones have anterior on top and
-    patient left on the right, coronal ones superior on top and patient left on the right, sagittal ones superior on
-    top and anterior on the left. A 2D image has no anatomical axes: it is shown as it is."""
+    """The pair as radiologists view it: axis 0 across the picture, axis 1 down it, slices, in the order of the file,
+    along the last; an image as it is. Axial slices have anterior on top and patient left on the right, coronal ones
+    superior on top and patient left on the right, sagittal ones superior on top and anterior on the left."""
     if pair.fixed.ndim == 2:
         return pair
     order, signs = viewing_order(pair.grid)
@@ -138,9 +130,8 @@ def viewing_order(grid: Grid, plane: int | None = None) -> tuple[tuple[int, ...]
 
 
 def edge_letters(grid: Grid) -> dict[str, str]:
-    """The letters of what lies left, right, above and below in the pictures of a volume, by the grid of its file.
-
-    None for an image, and none where the header does not say how it lies."""
+    """The letters of what lies left, right, above and below in the pictures of a volume, by the grid of its file; none
+    for an image, and none where the header does not say how it lies."""
     if len(grid.shape) == 2 or not grid.is_placed:
         return {}
     ends = (("RL", "AP", "IS")[axis][::sign] for axis, sign in VIEWS[grid.order.index(grid.across)])
@@ -181,18 +172,14 @@ def deformation(field: Float[ndarray, "d *s"], k: int | slice = 0) -> Deformatio
 
 MAX_SLICES, MAX_SIDE_PIXELS = 64, 384
 SLAB_SLICES = 16  # whose deformation is found at once
-WINDOW_PERCENTILES = (0.5, 99.5)
-"""The percentiles of the intensities of both images that are black and white."""
-FULL_COLOUR_PERCENTILE = 99.9
-"""The percentile of the lengths of the motion that has full colour: if the longest had it, a few outliers would make
-all others pale."""
+WINDOW_PERCENTILES = (0.5, 99.5)  # of the intensities of both images, that are black and white
+FULL_COLOUR_PERCENTILE = 99.9  # of the lengths of the motion: a few outliers do not make all others pale
 
 
 @dataclass(frozen=True, eq=False)
 class PageSlices:
-    """What a page and an overview show of a pair that is oriented for viewing, and in which greys and colours.
-
-    Arrays are (w, h, n): across the picture, down it, and by slice."""
+    """What a page and an overview show of a pair that is oriented for viewing: (w, h, n), across the picture, down it,
+    and by slice."""
 
     pair: View
 

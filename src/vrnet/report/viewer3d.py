@@ -60,14 +60,10 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
         start, box = pair.inside_mask(pair.fixed_labels) != 0, pair.fixed_labels != 0
     places = np.nonzero(box)
     return {
-        "shape": shape,
-        "header": nifti_header(grid),
+        "shape": shape, "header": nifti_header(grid),
         "to_lps": np.column_stack([grid.to_world, grid.origin]).tolist(),
-        "motion_factor": factor,
-        "motion_shape": motion_shape,
-        "motion_header": nifti_header(coarse),
-        "largest": largest,
-        "longest_mm": float(np.percentile(lengths, 99.9)) or 1.0,
+        "motion_factor": factor, "motion_shape": motion_shape, "motion_header": nifti_header(coarse),
+        "largest": largest, "longest_mm": float(np.percentile(lengths, 99.9)) or 1.0,
         "extent": [shape[axis] * grid.spacing[axis] for axis in grid.order],  # left-right, back-front, foot-head
         # the middle of the structures of fixed, inside the mask; without any, of the mask, or the volume
         "start": [n // 2 for n in shape] if start is None else [int(np.median(at)) for at in np.nonzero(start)],
@@ -76,7 +72,7 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
         "peak_mm": float(lengths[peak]),
         "smooth": {name: write_text(data) for name, data in {**compress_greys(pair, windows), **motion}.items()},
         "maps": {name: write_text(gzip.compress(map_.tobytes("F"), 6, mtime=0)) for name, map_ in maps.items()},
-    }
+    }  # fmt: skip
 
 
 def compress_motion(

@@ -6,8 +6,8 @@ strain is one that hearts have. The last four are judged of the whole and of eac
 wrong in one slice is lost among the others. What is found in the whole and in half of the slices is no
 slice's own, and is said of the whole alone. docs/verdict.md says how the limits were measured."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from vrnet.verdict import advice
 from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Advice, Run, advice_after
 from vrnet.verdict.evidence import Evidence, as_blocks, block_sides, evidence_of, range_of_moving
 from vrnet.verdict.placement import MATCHED, NOISE, RADIUS, Windows, intensity_range, squared_correlation
-from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence
+from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence, level_by_limits
 from vrnet.vocabulary import LEVELS
 
 LEAST_FRAMES = 15  # of fewer frames, hearts move unevenly from one to the next
@@ -44,24 +44,15 @@ class Extreme(NamedTuple):
 
 
 NOTHING = Extreme()
+Extremes = Mapping[str, Extreme]
+"""The most that a heart, or one slice of it, does over a cycle, as parts of what it is in the reference: what is
+measured of `unevenness`; of wall_change, of the wall's volume, or of its area in a slice, either way; of
+muscle_in_cavity, see `vrnet.cardiac.volumes.CavityMuscle`; of shortening and thickening, how far the circumferential
+Green strain, the mean over the wall, falls, and the radial one rises.
 
-
-@dataclass(frozen=True)
-class HeartExtremes:
-    """The most that a heart, or one slice of it, does over a cycle, as parts of what it is in the reference."""
-
-    unevenness: Extreme = NOTHING  # see `unevenness`
-    wall_change: Extreme = NOTHING  # of the wall's volume, or of its area in a slice, either way
-    muscle_in_cavity: Extreme = NOTHING  # see `vrnet.cardiac.volumes.CavityMuscle`
-    shortening: Extreme = NOTHING  # how far the circumferential Green strain, the mean over the wall, falls
-    thickening: Extreme = NOTHING  # how far the radial one rises
-    # Of the whole alone: how much longer the middle of any sixth of the wall at a level becomes, and how much its area
-    # changes, either way.
-    lengthening: Extreme = NOTHING
-    area_change: Extreme = NOTHING
-    # Of a slice alone: see `unmatched_by_slice` and `slice_stillness`. Of the whole, frames as pairs tell it.
-    unmatched: Extreme = NOTHING
-    stillness: Extreme = NOTHING
+Of the whole alone, lengthening and area_change: how much longer the middle of any sixth of the wall at a level becomes,
+and how much its area changes, either way. Of a slice alone, `unmatched_by_slice` and `slice_stillness`: frames as pairs
+tell the first of the whole."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +61,8 @@ class CineEvidence:
 
     frames: tuple[tuple[int, Evidence], ...]  # (number, evidence as of a pair) of every frame but the reference
     closure_mm: float  # the larger of both chains': see `vrnet.cardiac.cine.CLOSURE`
-    whole: HeartExtremes = HeartExtremes()  # of all slices together
-    slices: tuple[HeartExtremes, ...] = ()  # of each slice of a stack; none of one slice, nor of volumes
+    whole: Extremes = field(default_factory=dict)  # of all slices together
+    slices: tuple[Extremes, ...] = ()  # of each slice of a stack; none of one slice, nor of volumes
 
 
 def cine_evidence(result: CineResult) -> CineEvidence:
@@ -85,46 +76,39 @@ def cine_evidence(result: CineResult) -> CineEvidence:
         if axis is not None:
             unmatched[:, k] = unmatched_by_slice(fixed.array, moving.array, warped.array, grid.spacing, axis)
     motion = result.fields, result.labelled.astype(float)
+    whole = extremes_of_whole(result.volumes, result.strain, result.muscle_in_cavity)
     return CineEvidence(
         tuple(frames),
         max(result.closure_mm.values()),
-        extremes_of_whole(unevenness(*motion), result.volumes, result.strain, result.muscle_in_cavity),
+        {"unevenness": unevenness(*motion), **whole},
         () if axis is None else extremes_of_slices(*motion, axis, result.by_slice, result.frame, unmatched),
     )
 
 
-def extremes_of_whole(
-    uneven: Extreme, volumes: Volumes | None, strain: Strain | None, muscle: CavityMuscle | None
-) -> HeartExtremes:
-    """Those of all slices together, by the unevenness of their motion and what was measured."""
-    found = {"unevenness": uneven}
+def extremes_of_whole(volumes: Volumes | None, strain: Strain | None, muscle: CavityMuscle | None) -> Extremes:
+    """Those of all slices together that labels tell."""
+    found = {}
     if volumes is not None:
         found["wall_change"] = largest(change(volumes.wall_ml, volumes.reference))
     if muscle is not None:
         found["muscle_in_cavity"] = largest(muscle.whole)
     if strain is not None:
+        found["shortening"] = largest(-strain.curve("green_circumferential") / 100)
+        found["thickening"] = largest(strain.curve("green_radial") / 100)
         middle, area = strain.sixths / 100
-        found |= {
-            "shortening": largest(-strain.curve("green_circumferential") / 100),
-            "thickening": largest(strain.curve("green_radial") / 100),
-        }
         for name, sixths in (("lengthening", middle), ("area_change", np.abs(area))):
             level, sixth, frame = map(int, np.unravel_index(int(np.nanargmax(sixths)), sixths.shape))
             found[name] = Extreme(float(sixths[level, sixth, frame]), frame, wall_level=LEVELS[level])
-    return HeartExtremes(**found)
+    return found
 
 
 def extremes_of_slices(
-    fields: Float[ndarray, "t d *s"],
-    weight: Float[ndarray, "*s"],
-    axis: int,
-    curves: SliceCurves | None,
-    reference: int,
-    unmatched: Float[ndarray, "z t"],
-) -> tuple[HeartExtremes, ...]:
+    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, curves: SliceCurves | None,
+    reference: int, unmatched: Float[ndarray, "z t"],
+) -> tuple[Extremes, ...]:  # fmt: skip
     """Those of each slice across an axis that has weight: likeness of all, the rest where the wall is a ring."""
     motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
-    found = {k: HeartExtremes(unmatched=largest(unmatched[k], k)) for k in range(len(weights)) if weights[k].any()}
+    found = {k: {"unmatched": largest(unmatched[k], k)} for k in range(len(weights)) if weights[k].any()}
     if curves is None:
         return tuple(found.values())
     rows = {k: row for row, k in enumerate(curves.slices) if not np.isnan(curves.green_radial_percent[row, reference])}
@@ -136,9 +120,9 @@ def extremes_of_slices(
         "thickening": curves.green_radial_percent / 100,
     }
     for k, row in rows.items():
-        measured = {name: largest(part[row], k) for name, part in parts.items()}
         uneven = unevenness(motions[k], weights[k], whole)._replace(slice=k)
-        found[k] = replace(found[k], unevenness=uneven, stillness=still[k], **measured)
+        measured = {name: largest(part[row], k) for name, part in parts.items()}
+        found[k] |= {"unevenness": uneven, "stillness": still[k], **measured}
     return tuple(found.values())
 
 
@@ -235,15 +219,11 @@ class CineRule:
         return max(self.measured(evidence), key=lambda found: found.value, default=NOTHING)
 
     def beyond(self, evidence: CineEvidence) -> list[Extreme]:
-        """What is worth a look."""
+        """All that is worth a look."""
         return [found for found in self.measured(evidence) if found.value > self.limits[0]]
 
     def level(self, evidence: CineEvidence) -> Level:
-        return self.level_of(self.measure(evidence).value)
-
-    def level_of(self, value: float) -> Level:
-        look, failed = self.limits
-        return "failed" if value > failed else "look" if value > look else "good"
+        return level_by_limits(self.measure(evidence).value, *self.limits)
 
     def is_told(self, evidence: CineEvidence) -> bool:
         """Whether what is found is not told by a rule of the whole."""
@@ -280,10 +260,10 @@ def frames_at(*levels: Level) -> Callable[[CineEvidence], list[Extreme]]:
 def in_slices(
     name: str, measure: str, limits: Limits, words: str, to_try: tuple[Advice, ...], *of_whole: CineRule
 ) -> CineRule:
-    """A rule about one of HeartExtremes in the slice that does most, told of all beyond a limit."""
+    """A rule about one of the extremes in the slice that does most, told of all beyond a limit."""
 
     def found(evidence: CineEvidence) -> list[Extreme]:
-        return [place for each in evidence.slices if (place := getattr(each, measure)) != NOTHING]
+        return [place for each in evidence.slices if (place := each.get(measure, NOTHING)) != NOTHING]
 
     return CineRule(f"{name}, in a slice", found, limits, words, (advice.WITHOUT_SLICE, *to_try), True, of_whole)
 
@@ -291,8 +271,8 @@ def in_slices(
 def whole_and_slices(
     name: str, measure: str, whole: Limits, of_slice: Limits, words: str, to_try: tuple[Advice, ...]
 ) -> tuple[CineRule, CineRule]:
-    """Two rules about one of HeartExtremes: of the whole, and of the slice that does most."""
-    rule = CineRule(name, lambda e: [getattr(e.whole, measure)], whole, words, to_try)
+    """Two rules about one of the extremes: of the whole, and of the slice that does most."""
+    rule = CineRule(name, lambda e: [e.whole.get(measure, NOTHING)], whole, words, to_try)
     return rule, in_slices(name, measure, of_slice, words, to_try, rule)
 
 
@@ -351,13 +331,13 @@ FINDINGS = (
         f"In {{frames}} radial strain rises as far as {{value}} {BEYOND}", LABELS,
     ),
     CineRule(
-        "lengthening", lambda e: [e.whole.lengthening], (0.35, inf),
+        "lengthening", lambda e: [e.whole.get("lengthening", NOTHING)], (0.35, inf),
         "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly "
         "stretched beyond end-diastole.",
         (advice.FROM_DIASTOLE, advice.other_tracker, advice.stiffer),
     ),
     CineRule(
-        "area of a part", lambda e: [e.whole.area_change], (1.0, inf),
+        "area of a part", lambda e: [e.whole.get("area_change", NOTHING)], (1.0, inf),
         "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and little "
         "moves through a slice.",
         (advice.outer_slices, advice.other_tracker, advice.stiffer),
@@ -373,7 +353,7 @@ def found_in(evidence: CineEvidence) -> list[CineRule]:
 
 
 def verdict_of(result: CineResult) -> Verdict:
-    """What a tracked cine is worth, and what to try after such a run."""
+    """What a tracked cine is worth."""
     dimension = len(result.cine.grid.shape) - (result.slice_axis is not None)
     return judge_cine(result.evidence, Run(result.method, dimension, result.stack_axis is not None))
 

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Bool, Float, Real, Shaped
 from numpy import ndarray
 from torch import Tensor
-from torch.nn import functional
 
 from vrnet.evaluation.metrics import normalised_cross_correlation
 from vrnet.evaluation.pair import WorstStructure
@@ -60,11 +59,6 @@ class Evidence:
     block_voxels: int = 1  # how many voxels such a block has
 
     @property
-    def gain(self) -> float:
-        """The part of the missing local correlation that the registration found."""
-        return (self.local_after - self.local_before) / max(1 - self.local_before, 1e-6)
-
-    @property
     def local_after_shifts(self) -> float:
         """The local correlation if every place were moved by up to three voxels."""
         return self.local_after + self.shift_gain
@@ -73,6 +67,11 @@ class Evidence:
     def typical_stretch(self) -> float:
         """The factor by which a typical place grows or shrinks."""
         return exp(self.stretch)
+
+    @property
+    def gain(self) -> float:
+        """The part of the missing local correlation that the registration found."""
+        return (self.local_after - self.local_before) / max(1 - self.local_before, 1e-6)
 
     @property
     def is_affine(self) -> bool:
@@ -111,13 +110,39 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
         near = Blocks.of(result, tuple(slice(max(int(at.min()) - n, 0), int(at.max()) + 1 + n) for at, n in places))
     images = CoarseImage(whole.fixed, whole.chosen), CoarseImage(whole.started, whole.before)
     found, turned, mirrored = placement.compare_placements(*images, whole.u, whole.spacing)
-    before, after = whole.before.float().mean().item(), whole.after.float().mean().item()
+    covered_before, covered = whole.before.float().mean().item(), whole.after.float().mean().item()
+    det = determinant(jacobian(whole.u)).clamp(min=LEAST_DETERMINANT)
+    length = squared_norm(whole.u - placement.nearest_affine(whole.u[0])[None]).numpy()
+
+    # how alike the images are, each place weighted by the structure that its window shows in fixed
+    F, M, W = near.fixed, near.moving, near.warped
+    has_before, has_after = near.before & near.chosen, near.after & near.chosen
+    across = placement.leads_across(near.spacing)  # where slices are far apart, no window reaches from one to another
+    radius = tuple(0 if far else placement.RADIUS[across.count(False)] for far in across)
+    a, before, after = (Windows.of(image, radius) for image in (F, M, W))
+    structure = a.variance.sqrt() * (a.variance > NOISE)
+    r2, inside = squared_correlation(a, after), [image[has_before].numpy() for image in (F, M)]
+    correlation = normalised_cross_correlation(*inside) if len(inside[0]) else nan  # nan of a constant image
+
+    narrow, wide = sorted(near.ranges, key=lambda each: each.width)
+    is_constant = narrow.low == narrow.high and wide.low < wide.high
+    rest = [float(np.quantile(image[near.chosen].numpy(), REST)) for image in (F, M)]
     return Evidence(
-        **near.likeness(),
-        **near.intensities(),
-        **deformation(whole.u),
-        coverage=after,
-        outside=max(before - after, 0.0),
+        local_before=mean_over(squared_correlation(a, before), structure * has_before),
+        local_after=mean_over(r2, structure * has_after),
+        information_before=placement.mutual_information(F, M, has_before),
+        information_after=placement.mutual_information(F, W, has_after),
+        correlation_before=0.0 if np.isnan(correlation) else correlation,
+        unmatched=mean_over(r2 < MATCHED, structure * has_after),
+        blank=mean_over(after.variance < NOISE, structure * has_after),
+        shift_gain=mean_over(placement.best_of_shifts(a, after, REACH) - r2, structure * has_after),
+        range_ratio=inf if is_constant else wide.width / narrow.width,
+        glare=max(rest) / min(rest) if min(rest) > 0 else 1.0,  # an even ground tells nothing
+        offset=abs(near.ranges[0].middle - near.ranges[1].middle) / wide.width,
+        stretch=float(det.log().std(correction=0)),
+        motion=float(np.quantile(length, 0.99)) ** 0.5 / max(whole.u.shape[2:]),
+        coverage=covered,
+        outside=max(covered_before - covered, 0.0),
         folds_percent=result.regularity["folding_strict_percent"],
         coarse_found=found,
         coarse_turned=turned,
@@ -131,7 +156,6 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
 # A pair by means over blocks of voxels.
 
 MAX_VOXELS = 150_000  # larger images are averaged over blocks first
-POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 CONTEXT = 8  # shortest edges of a voxel that are kept about what is compared: windows and shifts reach no farther
 REACH = 3  # voxels by which parts of the result are moved, to see whether they would fit better there
 REST = 0.9  # the part of an image that is not its brightest
@@ -156,7 +180,7 @@ def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[T
     whole = torch.from_numpy(np.ascontiguousarray(image, dtype=np.float64))[None]
     if max(sides) == 1:
         return whole
-    return POOL[len(sides)](whole, sides, ceil_mode=True, count_include_pad=False)
+    return placement.POOL[len(sides)](whole, sides, ceil_mode=True, count_include_pad=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,36 +240,6 @@ class Blocks:
             spacing=tuple(h * side for h, side in zip(spacing, sides, strict=True)),
         )
 
-    def likeness(self) -> dict[str, Any]:
-        """How alike the images are, each place weighted by the structure that its window shows in fixed."""
-        F, M, W = self.fixed, self.moving, self.warped
-        has_before, has_after = self.before & self.chosen, self.after & self.chosen
-        a, before, after = (Windows.of(image, placement.window_radius(self.spacing)) for image in (F, M, W))
-        structure = a.variance.sqrt() * (a.variance > NOISE)
-        r2, inside = squared_correlation(a, after), [image[has_before].numpy() for image in (F, M)]
-        correlation = normalised_cross_correlation(*inside) if len(inside[0]) else nan  # nan of a constant image
-        return {
-            "local_before": mean_over(squared_correlation(a, before), structure * has_before),
-            "local_after": mean_over(r2, structure * has_after),
-            "unmatched": mean_over(r2 < MATCHED, structure * has_after),
-            "blank": mean_over(after.variance < NOISE, structure * has_after),
-            "shift_gain": mean_over(placement.best_of_shifts(a, after, REACH) - r2, structure * has_after),
-            "information_before": placement.mutual_information(F, M, has_before),
-            "information_after": placement.mutual_information(F, W, has_after),
-            "correlation_before": 0.0 if np.isnan(correlation) else correlation,
-        }
-
-    def intensities(self) -> dict[str, Any]:
-        """How far apart the ranges of intensities are, and how far a brightest tenth reaches beyond the rest."""
-        narrow, wide = sorted(self.ranges, key=lambda each: each.width)
-        is_constant = narrow.low == narrow.high and wide.low < wide.high
-        rest = [float(np.quantile(image[self.chosen].numpy(), REST)) for image in (self.fixed, self.moving)]
-        return {
-            "range_ratio": inf if is_constant else wide.width / narrow.width,
-            "offset": abs(self.ranges[0].middle - self.ranges[1].middle) / wide.width,
-            "glare": max(rest) / min(rest) if min(rest) > 0 else 1.0,  # an even ground tells nothing
-        }
-
 
 def range_of_moving(moving: Float[Tensor, " n"], warped: Float[Tensor, " n"]) -> Range:
     """The range of moving as it lay before; of warped, where headers put moving so that hardly any of it is seen."""
@@ -264,13 +258,3 @@ def within_moving(result: PairResult, points: Float[Tensor, "1 d *t"]) -> Where:
 def mean_over(values: Shaped[Tensor, "..."], weight: Float[Tensor, "..."]) -> float:
     """The weighted mean; 0 where nothing weighs."""
     return float((values * weight).double().sum() / weight.double().sum().clamp(min=1e-12))
-
-
-def deformation(u: Float[Tensor, "1 d *s"]) -> dict[str, Any]:
-    """How much a field in voxels stretches, and how far it moves beyond what an affine map would."""
-    det = determinant(jacobian(u)).clamp(min=LEAST_DETERMINANT)
-    length = squared_norm(u - placement.nearest_affine(u[0])[None]).numpy()
-    return {
-        "stretch": float(det.log().std(correction=0)),
-        "motion": float(np.quantile(length, 0.99)) ** 0.5 / max(u.shape[2:]),
-    }

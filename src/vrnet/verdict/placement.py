@@ -30,6 +30,7 @@ from vrnet.variational.contrast import entropy
 
 Image = Float[Tensor, "1 1 *s"]
 RADIUS = {1: 4, 2: 4, 3: 2}  # of the windows that are compared, in voxels, by the number of axes that they have
+POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 BINS = 32
 NOISE = 1e-3  # variance, of intensities in [0, 1], below which a window shows noise rather than structure
 MIN_RANGE_WIDTH = float(np.finfo(np.float32).tiny)  # nothing is divided by zero
@@ -63,15 +64,11 @@ def intensity_range(values: Float[Tensor, "..."]) -> Range:
 
 def window_mean(image: Image, radius: tuple[int, ...]) -> Image:
     """The mean over the window around each voxel, cut at the border: along one axis after the other."""
-    for axis, r in enumerate(radius, start=2):
+    d = len(radius)
+    for axis, r in enumerate(radius):
         if r:
-            total, n = image.clone(), image.shape[axis]
-            for k in range(1, min(r, n - 1) + 1):
-                total.narrow(axis, 0, n - k).add_(image.narrow(axis, k, n - k))
-                total.narrow(axis, k, n - k).add_(image.narrow(axis, 0, n - k))
-            x = torch.arange(n)
-            count = (x + r).clamp(max=n - 1) - (x - r).clamp(min=0) + 1
-            image = total.div_(count.view(-1, *[1] * (image.dim() - 1 - axis)))
+            size, margin = ([1 + 2 * r * (i == axis) for i in range(d)], [r * (i == axis) for i in range(d)])
+            image = POOL[d](image, size, stride=1, padding=margin, count_include_pad=False)
     return image
 
 
@@ -125,20 +122,11 @@ def mutual_information(a: Image, b: Image, where: Bool[Tensor, "1 1 *s"]) -> flo
     return max((h_a + h_b - h_joint - bias) / (h_a * h_b) ** 0.5, 0.0) if h_a * h_b > 0 else 0.0
 
 
-def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:
-    """The radius of a window along each axis, in voxels: none across slices that are far apart."""
-    across = leads_across(spacing)
-    return tuple(0 if far else RADIUS[across.count(False)] for far in across)
-
-
 MAX_COARSE_VOXELS = 4_000  # of the coarse images: 16 voxels along the side of a cube
+MIN_COARSE_VOXELS = 500  # of fixed that are compared: fewer, as inside a small mask, fit well somewhere by chance
 TILT_DEGREES = 30.0  # angle of the rotations that are tried beside those by right angles
-FINER_DEGREES = 12.0, 6.0
-"""Turns about each axis by which the best rotation is made better: two people rarely lie alike to ten degrees."""
-MIN_PART_SEEN, MIN_VARIANCE_SEEN = 0.5, 0.4
-"""Parts of fixed, and of its variance, that moving has to cover wherever it is tried."""
-MIN_COARSE_VOXELS = 500
-"""Of the coarse image of fixed that are compared: fewer, as inside a small mask, fit well somewhere by chance."""
+FINER_DEGREES = 12.0, 6.0  # turns that better the best rotation: two people rarely lie alike to ten degrees
+MIN_PART_SEEN, MIN_VARIANCE_SEEN = 0.5, 0.4  # of fixed, and its variance, that moving has to cover wherever it is tried
 MAX_CORRELATION = 0.99  # of coarse images: beyond it nothing is told apart
 
 

@@ -31,6 +31,10 @@ WORDS = {"good": "good", "look": "look at it", "failed": "failed"}
 """The levels as people are told of them; files and programs have the level itself."""
 
 
+def level_by_limits(value: float, look: float, failed: float) -> Level:
+    return "failed" if value > failed else "look" if value > look else "good"
+
+
 @dataclass(frozen=True)
 class Rule:
     """A measure, of which more is worse, with its limits and what to say beyond them."""
@@ -45,8 +49,7 @@ class Rule:
     is_cause: bool = False  # whether it explains others, too: what to try is then about it
 
     def level(self, evidence: Evidence) -> Level:
-        value = self.measure(evidence)
-        return "failed" if value > self.failed else "look" if value > self.look else "good"
+        return level_by_limits(self.measure(evidence), self.look, self.failed)
 
     def reason(self, evidence: Evidence) -> str:
         return self.words.format(e=evidence).replace("%", " %")  # as the house writes it
@@ -55,12 +58,10 @@ class Rule:
 # What decides the level: structures, where the labels of both images are given; the images; the field.
 
 LEAST_PART, HIGH_DICE = 0.1, 0.9
-"""The part of the missing Dice that a registration should find, unless the mean Dice was this high before: then there
-is little to find."""
+"""The part of the missing Dice that a registration should find, unless the mean Dice was as high before."""
 MAX_WORSE = 0.01  # by how much the mean Dice may fall
 MAX_APART = 0.7  # 1 − Dice beyond which structures hardly overlap
-LEAST_GAIN = 0.2
-"""The part of the missing local correlation that a registration should find where small shifts would find some."""
+LEAST_GAIN = 0.2  # the part of the missing local correlation to find, where small shifts would find some
 MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
 """The local correlation and the information that count as before: those of an image with itself moved by a third of a
 voxel. One scan given twice has more, which any interpolation loses."""
@@ -68,21 +69,7 @@ MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.15, 0.5
 """How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
 have to be then, so that it counts."""
 MANY_FOLDS_PERCENT = 15.0  # a field that folds at more of the voxels is a failure; tables mark it
-LEAST_VOXELS = 800.0
-"""Of small masks about good registrations, those of 400 voxels give failed to some, those of 800 to none."""
-
-
-def missed_dice(evidence: Evidence) -> float:
-    """The part of the missing Dice that was not found; none where there was little to find, or where it fell."""
-    before, after = evidence.dice_before, evidence.dice_after
-    return -inf if before >= HIGH_DICE or before - after > MAX_WORSE else 1 - (after - before) / (1 - before)
-
-
-def distance_growth(evidence: Evidence) -> float:
-    """By which part the surfaces of structures that hardly overlap are farther from each other than before."""
-    if not 1 - evidence.dice_after > MAX_APART:
-        return -inf
-    return evidence.distance_after / max(evidence.distance_before, 1e-6) - 1
+LEAST_VOXELS = 800.0  # of small masks about good registrations, those of 400 voxels give failed to some, of 800 to none
 
 
 # fmt: off
@@ -90,7 +77,11 @@ OF_STRUCTURES = (
     Rule("structures worse", lambda e: e.dice_before - e.dice_after, MAX_WORSE, 0.05,
          "The structures overlap less than before: mean Dice {e.dice_before:.3f}, then {e.dice_after:.3f}.",
          (advice.smoother, advice.LABELS)),
-    Rule("structures as before", missed_dice, 1 - LEAST_PART, inf,
+    Rule("structures as before",
+         # the part of the missing Dice that was not found; none where there was little to find, or where it fell
+         lambda e: -inf if e.dice_before >= HIGH_DICE or e.dice_before - e.dice_after > MAX_WORSE
+         else 1 - (e.dice_after - e.dice_before) / (1 - e.dice_before),
+         1 - LEAST_PART, inf,
          "The structures overlap hardly more than before: mean Dice {e.dice_before:.3f}, then {e.dice_after:.3f}.",
          (advice.freer, advice.LABELS)),
     Rule("structures, one worse", lambda e: e.fall.before - e.fall.after if e.fall else -inf, 0.05, inf,
@@ -99,7 +90,9 @@ OF_STRUCTURES = (
     Rule("structures apart", lambda e: 1 - e.dice_after, MAX_APART, 0.8,
          "The structures hardly overlap: mean Dice {e.dice_after:.3f}.",
          (advice.SAME_PATIENT, advice.LABELS)),
-    Rule("structures farther apart", distance_growth, 0.0, 0.02,
+    Rule("structures farther apart",
+         lambda e: e.distance_after / max(e.distance_before, 1e-6) - 1 if 1 - e.dice_after > MAX_APART else -inf,
+         0.0, 0.02,
          "The structures hardly overlap, and lie farther apart than before: mean surface distance "
          "{e.distance_before:.1f} mm, then {e.distance_after:.1f} mm.",
          (advice.SAME_PATIENT, advice.LABELS)),
@@ -187,6 +180,7 @@ CAUSES = (
 )
 # fmt: on
 
+
 UNKNOWN = Run()
 
 
@@ -195,10 +189,8 @@ class Verdict:
     """What a registration is worth."""
 
     level: Level
-    reasons: tuple[str, ...] = ()
-    """What is wrong, and how far, in sentences."""
-    try_: tuple[str, ...] = ()
-    """What may help, the likeliest first; arguments of `register_images` are named between backticks."""
+    reasons: tuple[str, ...] = ()  # what is wrong, and how far, in sentences
+    try_: tuple[str, ...] = ()  # what may help, the likeliest first, with arguments of `register_images` in backticks
 
     def __str__(self) -> str:
         """In lines: the level in words, the reasons, what to try."""
@@ -240,14 +232,10 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
 
 
 def judge(
-    fixed: ndarray | Tensor,
-    moving: ndarray | Tensor,
-    field: ndarray | Tensor,
-    *,
+    fixed: ndarray | Tensor, moving: ndarray | Tensor, field: ndarray | Tensor, *,
     spacing: tuple[float, ...] | None = None,
-    fixed_mask: ndarray | Tensor | None = None,
-    moving_mask: ndarray | Tensor | None = None,
-) -> Verdict:
+    fixed_mask: ndarray | Tensor | None = None, moving_mask: ndarray | Tensor | None = None,
+) -> Verdict:  # fmt: skip
     """What a field in voxels (d, *s), as `register` finds it, is worth for two images (*s) on one grid.
 
     Whoever found it, and whatever was minimised: the images are compared by local correlation and mutual information.
@@ -270,16 +258,10 @@ def judge(
 
 
 def judge_images(
-    fixed: ImageLike,
-    moving: ImageLike,
-    transform: Transform,
-    fixed_labels: ImageLike | None = None,
-    moving_labels: ImageLike | None = None,
-    *,
-    fixed_mask: ImageLike | None = None,
-    moving_mask: ImageLike | None = None,
-    affine: Affine | None = None,
-) -> Verdict:
+    fixed: ImageLike, moving: ImageLike, transform: Transform,
+    fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, *,
+    fixed_mask: ImageLike | None = None, moving_mask: ImageLike | None = None, affine: Affine | None = None,
+) -> Verdict:  # fmt: skip
     """What a transform, from fixed to moving, is worth for two images in the world.
 
     With the labels of both, the structures count too. Images are compared inside the masks, if there are any. Motion
