@@ -50,19 +50,14 @@ class Film:
     def of(cls, result: CineResult) -> "Film":
         """The slices to show, oriented, and cut to the part around the labels where there are any."""
         grid, given = result.cine.grid, result.reference_labels
-        order: tuple[int, ...] = (0, 1)
-        numbers, depth = [0], 1
-        if len(grid.shape) == 3:
-            order, signs = viewing_order(grid)
-            depth = grid.shape[order[2]]
-            numbers = choose_slices(depth, MAX_SLICES)
+        order, signs = viewing_order(grid) if len(grid.shape) == 3 else ((0, 1), (1, 1))
+        depth = 1 if len(order) == 2 else grid.shape[order[2]]
+        numbers = choose_slices(depth, MAX_SLICES)
 
         def shown(array: Any) -> Any:
             return array[..., None] if len(order) == 2 else turn_array(array, order, signs)[..., numbers]
 
-        fields = result.fields
-        if len(order) == 3:
-            fields = fields[:, list(order)] * np.reshape(signs, (3, 1, 1, 1))
+        fields = result.fields[:, list(order)] * np.reshape(signs, (-1, *[1] * len(order)))
         frames, motion = shown(result.cine.frames), shown(fields)[:, :2]
         labels = None if given is None else shown(given.array)
         box = (slice(None), slice(None))
@@ -308,7 +303,7 @@ ASSUMED_CYCLE_MS = 1000.0  # how long a cycle takes to be played whose times are
 
 
 def cine_data(film: Film) -> dict[str, Any]:
-    """What the page holds of a film."""
+    """What the page holds of a film: arrays in base 64, and strain of the voxels of the wall."""
     result = film.result
     frames, width, height, _ = film.frames.shape
     side = ceil(sqrt(film.frames.size / MAX_PIXELS))  # of the block of voxels that makes one shown pixel
@@ -317,11 +312,22 @@ def cine_data(film: Film) -> dict[str, Any]:
     cycle = ASSUMED_CYCLE_MS
     if times is not None:  # to where the frame after the last would be
         cycle = (times[-1] - times[0]) * frames / (frames - 1)
-    sheets, window = [], drawing.window_of([film.frames], WINDOW_PERCENTILES)
-    for k in range(len(film.numbers)):  # one picture per slice, with all of its frames
+    sheets, points, window = [], [], drawing.window_of([film.frames], WINDOW_PERCENTILES)
+    for k in range(len(film.numbers)):
         stack = np.moveaxis(film.frames[..., k], 0, -1).astype(np.float32)
-        means = average_blocks(stack, (side, side))
+        means = average_blocks(stack, (side, side))  # one picture per slice, with all of its frames
         sheets.append(drawing.encode_sheet(drawing.quantise(means, *window), "JPEG"))
+        here, percent = material_points(film, k), None
+        if film.strain is not None and len(here.corners):
+            is_here = film.strain.index[2] == k
+            maps = {name: getattr(film.strain, name)[:, is_here] for name in COLOUR_LIMITS}
+            percent = {name: in_base64(drawing.quantise(map_, *STRAIN_RANGE), "u1") for name, map_ in maps.items()}
+        scaled = (here.moved / max(width, height) + 0.5) * (65535 / 2)
+        points.append({
+            "count": here.moved.shape[2], "moved": in_base64(np.rint(scaled).clip(0, 65535), "<u2"),
+            "grid": here.grid, "outlines": here.outlines, "corners": in_base64(here.corners, "<u4"),
+            "strain": percent,
+        })  # fmt: skip
     return {
         "tiles": {"width": -(-width // side), "height": -(-height // side), "columns": drawing.sheet_columns(frames)},
         "block": side, "size": [width, height], "spacing": film.spacing,
@@ -332,8 +338,7 @@ def cine_data(film: Film) -> dict[str, Any]:
         "wall": film.heart.wall,
         "range": [-max(width, height) / 2, 1.5 * max(width, height)],
         "strainRange": STRAIN_RANGE, "limits": COLOUR_LIMITS,
-        "sheets": sheets,
-        "points": [slice_points(film, k) for k in range(len(film.numbers))],
+        "sheets": sheets, "points": points,
         "strain": None if strain is None else {m.name: strain_curves(strain, m) for m in MEASURES},
         "volumes": None if volumes is None else {name: ml.round(2).tolist() for name, ml in curves.items() if ml.any()},
         "segments": [
@@ -354,24 +359,6 @@ def strain_curves(strain: Strain, measure: Measure) -> dict[str, Any]:
         "direction": "circumferential" if measure.falls else "radial",
         "regions": {region: strain.curve(measure.name, region).round(2).tolist() for region in peaks},
         "peaks": peaks,
-    }
-
-
-def slice_points(film: Film, k: int) -> dict[str, Any]:
-    """The points of a slice in every frame, what they make, and the strain of the wall's voxels; arrays in base 64."""
-    points, strain = material_points(film, k), None
-    if film.strain is not None and len(points.corners):
-        here = film.strain.index[2] == k
-        maps = {name: getattr(film.strain, name)[:, here] for name in COLOUR_LIMITS}
-        strain = {name: in_base64(drawing.quantise(percent, *STRAIN_RANGE), "u1") for name, percent in maps.items()}
-    scaled = (points.moved / max(film.frames.shape[1:3]) + 0.5) * (65535 / 2)
-    return {
-        "count": points.moved.shape[2],
-        "moved": in_base64(np.rint(scaled).clip(0, 65535), "<u2"),
-        "grid": points.grid,
-        "outlines": points.outlines,
-        "corners": in_base64(points.corners, "<u4"),
-        "strain": strain,
     }
 
 

@@ -17,6 +17,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.resample import place_labels
 from vrnet.registration.pair import PairResult
 from vrnet.report.drawing import Window, find_labels, grey_windows, label_colours
+from vrnet.verdict.evidence import as_blocks
 
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
 """By the axis of LPS that slices lie across: what runs across the picture and what down it, as (axis of LPS, sign)."""
@@ -224,7 +225,7 @@ class PageSlices:
     @property
     def folded(self) -> UInt8[ndarray, "w h n"]:
         """1 where any voxel of a block is folded by the strict count."""
-        return reduce_blocks(np.maximum, self.take(self.deformed.folded).astype(np.uint8), self.factors)
+        return (self.average(self.deformed.folded.astype(np.float32)) > 0).astype(np.uint8)
 
     @cached_property
     def windows(self) -> dict[str, Window]:
@@ -261,15 +262,7 @@ def choose_slices(n: int, most: int = MAX_SLICES) -> list[int]:
     return list(range((n - 1) % step // 2, n, step))
 
 
-def reduce_blocks(fold: np.ufunc, array: Shaped[ndarray, "x y n"], factors: tuple[int, ...]) -> Any:
-    """Each block of voxels folded to one value; the last block of an axis may be smaller."""
-    for axis, factor in enumerate(factors):
-        if factor > 1:
-            array = fold.reduceat(array, range(0, array.shape[axis], factor), axis=axis)
-    return array
-
-
 def average_blocks(stack: Float[ndarray, "x y n"], factors: tuple[int, ...]) -> Float[ndarray, "w h n"]:
-    """Each block of voxels by its mean."""
-    sizes = reduce_blocks(np.add, np.ones((*stack.shape[:2], 1), np.float32), factors)
-    return reduce_blocks(np.add, stack, factors) / sizes.astype(stack.dtype)
+    """Each block of voxels by its mean; the last block of an axis may be smaller."""
+    means = as_blocks(np.moveaxis(stack, -1, 0), factors)[0].numpy()
+    return np.moveaxis(means, 0, -1).astype(stack.dtype)

@@ -10,8 +10,7 @@ from vrnet.methods.bundled import SHORT_AXIS_CINE
 from vrnet.methods.names import parameters, parse, with_parameters, without_average
 from vrnet.methods.parameters import value_in
 
-TRACKERS = "Gaussian-LNCC", "TV-L1"
-"""Methods that track volumes, in the order in which to try them: one compares structure, the other intensities."""
+TRACKERS = "Gaussian-LNCC", "TV-L1"  # of volumes, in the order to try them: by structure, and by intensities
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class Run:
 
 Advice = str | Callable[[Run], str | None]
 """What to try, whatever was run, or after a certain run; None where it was done."""
-MAX_REASONS, MAX_ADVICE = 5, 3
-"""Reasons that a verdict gives, causes and the worst findings first; things to try, the likeliest to help first."""
+MAX_REASONS, MAX_ADVICE = 5, 3  # that a verdict gives: causes and the worst findings first, the likeliest to help first
 
 
 def advice_after(run: Run, given: Iterable[Advice]) -> tuple[str, ...]:

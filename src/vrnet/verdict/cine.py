@@ -175,12 +175,9 @@ def mean_lengths(fields: Iterable[Float[ndarray, "d *s"]], weight: Float[ndarray
 
 
 def unmatched_by_slice(
-    fixed: Real[ndarray, "*s"],
-    moving: Real[ndarray, "*s"],
-    warped: Real[ndarray, "*s"],
-    spacing: tuple[float, ...],
-    across: int,
-) -> Float[ndarray, " z"]:
+    fixed: Real[ndarray, "*s"], moving: Real[ndarray, "*s"], warped: Real[ndarray, "*s"],
+    spacing: tuple[float, ...], across: int,
+) -> Float[ndarray, " z"]:  # fmt: skip
     """`Evidence.unmatched` within every slice across an axis of s; a slice that shows nothing has 0."""
     sides = tuple(1 if axis == across else side for axis, side in enumerate(block_sides(fixed.shape, spacing)))
     I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
@@ -225,22 +222,14 @@ class CineRule:
     def level(self, evidence: CineEvidence) -> Level:
         return level_by_limits(self.measure(evidence).value, *self.limits)
 
-    def is_told(self, evidence: CineEvidence) -> bool:
-        """Whether what is found is not told by a rule of the whole."""
-        is_of_whole = any(rule.level(evidence) != "good" for rule in self.of_whole)
-        return not is_of_whole or len(self.beyond(evidence)) < len(self.measured(evidence)) / 2
-
     def reason(self, evidence: CineEvidence) -> str:
         """What is said of it, with slices and frames as people count them."""
         found, most = self.beyond(evidence), self.measure(evidence)
         said = self.words.format(
-            value=percent(most.value),
-            mm=f"{most.value:.1f}",
-            up_to="up to " if len(found) > 1 else "",
+            value=percent(most.value), mm=f"{most.value:.1f}", up_to="up to " if len(found) > 1 else "",
             frames=numbered("frame", {each.frame for each in found if each.frame is not None}),
-            level=most.wall_level,
-            **(OF_SLICE if self.is_of_slices else OF_WHOLE),
-        )
+            level=most.wall_level, **(OF_SLICE if self.is_of_slices else OF_WHOLE),
+        )  # fmt: skip
         if not self.is_of_slices:
             return said
         slices = numbered("slice", [each.slice for each in found if each.slice is not None])
@@ -347,8 +336,13 @@ FINDINGS = (
 
 
 def found_in(evidence: CineEvidence) -> list[CineRule]:
-    """The rules that are not good of it, those that failed first, and that no other rule tells."""
-    found = [rule for rule in FINDINGS if rule.level(evidence) != "good" and rule.is_told(evidence)]
+    """The rules that are not good of it, those that failed first, and that no rule of the whole tells."""
+    found = []
+    for rule in FINDINGS:
+        is_of_whole = any(other.level(evidence) != "good" for other in rule.of_whole)
+        is_told = is_of_whole and len(rule.beyond(evidence)) >= len(rule.measured(evidence)) / 2
+        if rule.level(evidence) != "good" and not is_told:
+            found.append(rule)
     return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
 
 

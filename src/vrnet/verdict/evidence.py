@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Real, Shaped
 from numpy import ndarray
 from torch import Tensor
+from torch.nn import functional
 
 from vrnet.evaluation.metrics import normalised_cross_correlation
 from vrnet.evaluation.pair import WorstStructure
@@ -155,6 +156,7 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
 
 # A pair by means over blocks of voxels.
 
+POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 MAX_VOXELS = 150_000  # larger images are averaged over blocks first
 CONTEXT = 8  # shortest edges of a voxel that are kept about what is compared: windows and shifts reach no farther
 REACH = 3  # voxels by which parts of the result are moved, to see whether they would fit better there
@@ -180,7 +182,7 @@ def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[T
     whole = torch.from_numpy(np.ascontiguousarray(image, dtype=np.float64))[None]
     if max(sides) == 1:
         return whole
-    return placement.POOL[len(sides)](whole, sides, ceil_mode=True, count_include_pad=False)
+    return POOL[len(sides)](whole, sides, ceil_mode=True, count_include_pad=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,9 +252,8 @@ def range_of_moving(moving: Float[Tensor, " n"], warped: Float[Tensor, " n"]) ->
 def within_moving(result: PairResult, points: Float[Tensor, "1 d *t"]) -> Where:
     """Which of the points, in voxels of fixed, moving has, through the affine start."""
     places = result.grid.points(points[0].flatten(1).T.double().numpy())
-    index = result.moving.grid.index(places if result.affine is None else result.affine.points(places))
-    inside = ((index > -0.5) & (index < np.array(result.moving.grid.shape) - 0.5)).all(1)
-    return torch.from_numpy(np.asarray(inside)).view(1, 1, *points.shape[2:])
+    inside = result.moving.grid.holds(places if result.affine is None else result.affine.points(places))
+    return torch.from_numpy(inside).view(1, 1, *points.shape[2:])
 
 
 def mean_over(values: Shaped[Tensor, "..."], weight: Float[Tensor, "..."]) -> float:

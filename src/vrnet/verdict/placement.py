@@ -29,8 +29,8 @@ from vrnet.variational.contrast import entropy
 # Images are tensors (1, 1, *s), scaled to [0, 1].
 
 Image = Float[Tensor, "1 1 *s"]
+Matrix = Float[ndarray, "d d"]
 RADIUS = {1: 4, 2: 4, 3: 2}  # of the windows that are compared, in voxels, by the number of axes that they have
-POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 BINS = 32
 NOISE = 1e-3  # variance, of intensities in [0, 1], below which a window shows noise rather than structure
 MIN_RANGE_WIDTH = float(np.finfo(np.float32).tiny)  # nothing is divided by zero
@@ -64,11 +64,15 @@ def intensity_range(values: Float[Tensor, "..."]) -> Range:
 
 def window_mean(image: Image, radius: tuple[int, ...]) -> Image:
     """The mean over the window around each voxel, cut at the border: along one axis after the other."""
-    d = len(radius)
-    for axis, r in enumerate(radius):
+    for axis, r in enumerate(radius, start=2):
         if r:
-            size, margin = ([1 + 2 * r * (i == axis) for i in range(d)], [r * (i == axis) for i in range(d)])
-            image = POOL[d](image, size, stride=1, padding=margin, count_include_pad=False)
+            total, n = image.clone(), image.shape[axis]
+            for k in range(1, min(r, n - 1) + 1):
+                total.narrow(axis, 0, n - k).add_(image.narrow(axis, k, n - k))
+                total.narrow(axis, k, n - k).add_(image.narrow(axis, 0, n - k))
+            x = torch.arange(n)
+            count = (x + r).clamp(max=n - 1) - (x - r).clamp(min=0) + 1
+            image = total.div_(count.view(-1, *[1] * (image.dim() - 1 - axis)))
     return image
 
 
@@ -143,7 +147,7 @@ class CoarseImage:
 
     def at(self, points: Float[Tensor, "d *t"]) -> "CoarseImage":
         """The image at points in voxels; what lies beyond its border does not count."""
-        last = torch.tensor(self.shape).view(-1, *[1] * len(self.shape)) - 1
+        last = column(torch.tensor(self.shape)) - 1
         place = (2 * points / last.clamp(min=1) - 1).flip(0).movedim(0, -1)[None]
         is_inside = ((points > -0.5) & (points < last + 0.5)).all(0)
         values = functional.grid_sample(self.values, place, padding_mode="border", align_corners=True)
@@ -170,7 +174,7 @@ def compare_placements(
         return found, 0.0, 0.0
     centre, shifts = (column(torch.tensor(shape)) - 1) / 2, Shifts(F)
 
-    def alike(R: Float[ndarray, "d d"]) -> float:
+    def alike(R: Matrix) -> float:
         turned = torch.einsum("ij,j...->i...", torch.from_numpy(R).float(), (x - centre) * h) / h + centre
         return shifts.best_correlation(M.at(turned))
 
@@ -178,9 +182,7 @@ def compare_placements(
     return found, best_turned(alike, across), best_turned(alike, across, mirror=True)
 
 
-def best_turned(
-    alike: Callable[[Float[ndarray, "d d"]], float], across: tuple[bool, ...], mirror: bool = False
-) -> float:
+def best_turned(alike: Callable[[Matrix], float], across: tuple[bool, ...], mirror: bool = False) -> float:
     """How alike the images are by the best of `placements`, rotations or mirrors, turned on while that is better."""
     tried = [(alike(R), R) for R in placements(across) if (np.linalg.det(R) < 0) == mirror]
     best, R = max(tried, key=itemgetter(0))
@@ -241,7 +243,7 @@ def correlation(a: CoarseImage, b: CoarseImage) -> float:
 
 
 @cache
-def placements(across: tuple[bool, ...]) -> tuple[Float[ndarray, "d d"], ...]:
+def placements(across: tuple[bool, ...]) -> tuple[Matrix, ...]:
     """Rotations to try, and mirrors: by right angles, and by TILT_DEGREES; slices that are far apart stay slices."""
     d = len(across)
     orders, signs = permutations(range(d)), [*product((1.0, -1.0), repeat=d)]
@@ -254,7 +256,7 @@ def placements(across: tuple[bool, ...]) -> tuple[Float[ndarray, "d d"], ...]:
 
 
 @cache
-def turns(degrees: float, across: tuple[bool, ...]) -> tuple[Float[ndarray, "d d"], ...]:
+def turns(degrees: float, across: tuple[bool, ...]) -> tuple[Matrix, ...]:
     """Rotations by an angle, either way, about each axis about which slices that are far apart stay slices."""
     d = len(across)
     axes = [np.eye(3)[2]] if d == 2 else [np.eye(3)[k] for k in range(3) if not any(across) or across[k]]
