@@ -35,16 +35,8 @@ def unreadable(path: Path, reason: str) -> BadInput:
     return BadInput(f"cannot read {path}: {reason}")
 
 
-def exists(path: Path) -> bool:
-    """Whether something is there that may be seen."""
-    try:
-        return path.exists()
-    except OSError:  # a folder that may not be entered, a name too long
-        return False
-
-
-def is_folder(path: Path) -> bool:
-    return exists(path) and path.is_dir()
+exists, is_folder = os.path.exists, os.path.isdir
+"""Unlike those of Path, False where nothing may be seen: in a folder that may not be entered, of a name too long."""
 
 
 def check_ordinary(path: Path) -> None:

@@ -11,8 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.cardiac.cines import exact_result, with_labels_of, without_labels
 from vrnet import BadInput, Cine, CineResult, Grid, Image, InputWarning, Tracking, Transform, track
 from vrnet.app.track import result_table
-from vrnet.cardiac.cine import prepare_tracking
+from vrnet.cardiac.labels import read_labels
 from vrnet.cardiac.wall import HeartLabels
+from vrnet.data.labels import read_label_names
 from vrnet.phantom import cycle
 from vrnet.registration.arrays import Repair
 from vrnet.report.cine import Film, headline, volume_table
@@ -68,8 +69,8 @@ def test_the_cavity_alone_has_the_ejection_fraction_that_it_has_beside_the_wall(
     """And what is written of it says why there is no strain."""
     cavity = with_labels_of(exact, 3, label=1).reference_labels
     with pytest.warns(InputWarning, match="no strain is measured: the wall of the left ventricle is not labelled"):
-        request = prepare_tracking(exact.cine, "TV-L1", labels=cavity, label_names="1=LV")
-    told = {"reference_labels": request.labels, "heart": request.heart, "label_names": request.label_names}
+        known = read_labels(cavity, exact.cine, None, {1: "LV"})
+    told = dict(zip(("reference_labels", "heart", "label_names"), known, strict=True))
     with pytest.warns(InputWarning, match="no strain is measured"):
         said = replace(exact, **told).metrics()
     expected = exact.metrics()
@@ -88,9 +89,9 @@ def test_names_of_labels_say_what_is_what_and_are_shown(exact):
     array = np.select([exact.reference_labels.array == old for old in numbers], [*numbers.values()])
     array[:4, :4] = 40
     names = "30=RV,20=myo,10=LV,40=liver"
-    request = prepare_tracking(exact.cine, "TV-L1", labels=Image(array, GRID), label_names=names)
-    assert request.heart == HeartLabels(rv=30, wall=20, lv=10)
-    named = replace(exact, reference_labels=request.labels, heart=request.heart, label_names=request.label_names)
+    labels, heart, known = read_labels(Image(array, GRID), exact.cine, None, read_label_names(names))
+    assert heart == HeartLabels(rv=30, wall=20, lv=10)
+    named = replace(exact, reference_labels=labels, heart=heart, label_names=known)
     assert named.volumes.lv_ejection_fraction_percent == pytest.approx(exact.volumes.lv_ejection_fraction_percent)
     assert {name for name, _ in Film.of(named).structures.values()} == {"RV", "myo", "LV", "liver"}
     assert named.metrics()["label_names"] == {"30": "RV", "20": "myo", "10": "LV", "40": "liver"}

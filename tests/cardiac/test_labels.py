@@ -1,5 +1,7 @@
 """What the labels of a reference mean, and what is said before a minute is spent on tracking."""
 
+from types import SimpleNamespace
+
 import nibabel
 import numpy as np
 import pytest
@@ -7,10 +9,10 @@ from numpy.testing import assert_array_equal
 from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning
-from vrnet.cardiac.cine import prepare_tracking
-from vrnet.cardiac.labels import interpret_labels, is_open, open_slices
+from vrnet.cardiac.labels import interpret_labels, open_slices, read_labels
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.labels import find_cavity
+from vrnet.data.labels import read_label_names
+from vrnet.images.io import read_cine
 from vrnet.phantom import cycle
 
 GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))
@@ -23,8 +25,10 @@ def labels():
     return cycle(2, GRID.shape, GRID.spacing, frames=2).labels.numpy()
 
 
-def prepare(labels, grid=GRID, **asked):
-    return prepare_tracking(Cine(FRAMES, GRID), "TV-L1", labels=Image(labels, grid), **asked)
+def prepare(labels, grid=GRID, heart=None, label_names=None):
+    names = read_label_names(label_names) if label_names else {}
+    found = read_labels(Image(labels, grid), Cine(FRAMES, GRID), heart, names)
+    return SimpleNamespace(**dict(zip(("labels", "heart", "label_names"), found, strict=True)))
 
 
 def test_a_lone_label_is_the_wall_and_what_it_encloses_the_cavity(labels):
@@ -98,8 +102,9 @@ def test_a_gap_in_a_thick_or_a_thin_wall_is_found(gap, inner):
     x, y = np.meshgrid(np.arange(64) - 31.5, np.arange(64) - 31.5, indexing="ij")
     ring = (np.hypot(x, y) < 28) & (np.hypot(x, y) >= inner)
     arc = ring & (np.degrees(np.abs(np.arctan2(y, x))) > gap / 2)
-    assert is_open(arc, find_cavity(arc))
-    assert not is_open(ring, find_cavity(ring))
+    cavity_elsewhere = np.pad([[3]], (0, 63))
+    labels = Image(np.stack([2 * arc, 2 * ring, cavity_elsewhere], -1), Grid.plain((64, 64, 3), (1.8, 1.8, 10.0)))
+    assert open_slices(labels, HeartLabels()) == (0,)
 
 
 def test_labels_of_other_numbers_are_refused(labels):
@@ -136,10 +141,10 @@ def test_a_slice_saved_as_a_stack_of_one_is_the_label_map_of_a_cine_of_one_slice
     affine[:2, 3] = 30.0, -40.0
     nibabel.save(nibabel.Nifti1Image(np.moveaxis(FRAMES[..., 1], 0, -1), affine), tmp_path / "cine.nii.gz")
     nibabel.save(nibabel.Nifti1Image(flat[..., None], affine), tmp_path / "labels.nii.gz")
-    files = {"cine": tmp_path / "cine.nii.gz", "labels": tmp_path / "labels.nii.gz"}
     with pytest.warns(InputWarning, match="third is taken for time"):
-        assert_array_equal(prepare_tracking(method="TV-L1", **files).labels.array, flat)
+        cine = read_cine(tmp_path / "cine.nii.gz")
+    assert_array_equal(read_labels(tmp_path / "labels.nii.gz", cine, None, {})[0].array, flat)
     affine[0, 3] = 31.0
     nibabel.save(nibabel.Nifti1Image(flat[..., None], affine), tmp_path / "labels.nii.gz")
-    with pytest.raises(BadInput, match="not on the grid"), pytest.warns(InputWarning):
-        prepare_tracking(method="TV-L1", **files)
+    with pytest.raises(BadInput, match="not on the grid"):
+        read_labels(tmp_path / "labels.nii.gz", cine, None, {})

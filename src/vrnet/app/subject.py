@@ -11,7 +11,7 @@ from typing import Any
 from vrnet.app.layouts import name_pair, name_tracking
 from vrnet.app.pair_files import notes_on, read_pair, register_files
 from vrnet.app.track import write_results
-from vrnet.cardiac.cine import prepare_tracking
+from vrnet.cardiac.cine import track
 from vrnet.cohort.results import Recipe
 from vrnet.cohort.summary import FIRST, LAST
 from vrnet.cohort.table import PAIRS, Subject
@@ -103,7 +103,7 @@ class TrackSubject(SubjectWork):
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
         with computing_alone() as notes:
-            request = prepare_tracking(
+            result = track(
                 subject.files["cine"],
                 self.method.load(),
                 labels=subject.path("labels"),
@@ -112,7 +112,6 @@ class TrackSubject(SubjectWork):
                 label_names=dict(self.label_names) if self.label_names and "labels" in subject.files else None,
                 device=self.options.device,
             )
-            result = request.run()
             write_results(result, folder, NOT_SHOWN)
             if self.report:
                 write_report(result, folder)

@@ -1,6 +1,5 @@
 """`vrnet track`: the motion of a beating heart, from one frame of a cine to all others, and the files of results."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from vrnet.vocabulary import Slices
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from vrnet.cardiac.cine import CineResult, TrackingRequest
+    from vrnet.cardiac.cine import CineResult
 
 TRANSFORMS, LABELS, VOLUMES, STRAIN, SLICES, SUMMARY = (
     "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv", "summary.json"
@@ -54,19 +53,11 @@ class Track:
 
     def run(self) -> None:
         from vrnet.app.console import end_if_failed, print_line, print_verdict, screen, stage_progress
-        from vrnet.cardiac.cine import prepare_tracking
         from vrnet.devices import find_device
 
-        method, device = self.method_options.choose(self.method), self.device_options.device
-        find_device(device)  # which fails at once where there is none
+        find_device(self.device_options.device)  # which fails at once where there is none
         with stage_progress() as stage:
-            stage("reading")
-            request = prepare_tracking(
-                self.cine, method, labels=self.labels, frame=self.frame, slices=self.slices,
-                label_names=self.label_names, device=device,
-            )  # fmt: skip
-            inputs = self.cine, self.labels, self.method_options.weights
-            result, written = track_to_folder(request, self.out, inputs, stage, report=self.report)
+            result, written = track_to_folder(self, stage)
         screen.print(result_table(result))
         for note in result.notes():
             print_line(f"Note: {note}")
@@ -114,20 +105,25 @@ def transform_name(k: int, frames: int) -> str:
     return f"{TRANSFORMS}/frame_{k:0{max(2, len(str(frames - 1)))}d}.nii.gz"
 
 
-def track_to_folder(
-    request: "TrackingRequest", folder: Path, inputs: Sequence[Path | None], stage: Stage, *, report: bool
-) -> tuple["CineResult", list[str]]:
-    """Track a cine and write the results in a folder; also returns their names. `report` asks for pictures too."""
+def track_to_folder(asked: Track, stage: Stage) -> tuple["CineResult", list[str]]:
+    """Track a cine and write the results in a folder; also returns their names."""
+    from vrnet.cardiac.cine import track
     from vrnet.files import check_not_input, check_set, exists, own_files, replace_set
+    from vrnet.images.io import read_cine
     from vrnet.report.cine import CURVES, REPORT_FILES
     from vrnet.report.cine_figures import write_report
 
-    n, is_labelled = len(request.cine), request.labels is not None
-    drawn = [name for name in REPORT_FILES if report and (is_labelled or name != CURVES)]
+    stage("reading")
+    method, cine, folder = asked.method_options.choose(asked.method), read_cine(asked.cine), asked.out
+    n, is_labelled = len(cine), asked.labels is not None
+    drawn = [name for name in REPORT_FILES if asked.report and (is_labelled or name != CURVES)]
     names = [*(transform_name(k, n) for k in range(n)), *(LABELLED if is_labelled else ()), SUMMARY, *drawn]
-    check_not_input((folder / name for name in names), inputs)
+    check_not_input((folder / name for name in names), (asked.cine, asked.labels, asked.method_options.weights))
     check_set(folder, names)
-    result = request.run(stage(f"tracking with {request.plan.method}"))
+    result = track(
+        cine, method, labels=asked.labels, frame=asked.frame, slices=asked.slices, label_names=asked.label_names,
+        device=asked.device_options.device, progress=stage("tracking"),
+    )  # fmt: skip
     tell = stage("measuring")
     for done, part in enumerate(("labels", "verdict"), 1):  # which takes long, and is kept: not while files are written
         getattr(result, part)
@@ -135,7 +131,7 @@ def track_to_folder(
     stale = [name for name in own_files(folder) if name.startswith(f"{TRANSFORMS}/frame_")]
     with replace_set(folder, (*names, *LABELLED, *REPORT_FILES, *stale)) as staged:
         write_results(result, staged, stage("writing"))
-        if report:
+        if asked.report:
             write_report(result, staged, stage("drawing"))
         written = [name for name in names if exists(staged / name)]
     return result, written

@@ -28,7 +28,7 @@ from vrnet.images.io import CineLike, ImageLike, given_cine
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.provenance import versions
-from vrnet.registration.cine import TrackingPlan, find_motion, motion_of, plan_tracking, propagate_labels
+from vrnet.registration.cine import find_motion, motion_of, plan_tracking, propagate_labels
 from vrnet.vocabulary import Slices
 
 if TYPE_CHECKING:
@@ -185,7 +185,6 @@ class CineResult:
 
     @cached_property
     def evidence(self) -> "CineEvidence":
-        """The grounds of the verdict."""
         from vrnet.verdict.cine import cine_evidence
 
         return cine_evidence(self)
@@ -262,55 +261,6 @@ class CineResult:
 Tracking = CineResult  # what it was called before
 
 
-@dataclass(frozen=True)
-class TrackingRequest:
-    """A cine that is read and checked, and how it is to be tracked."""
-
-    cine: Cine
-    plan: TrackingPlan
-    frame: int
-    labels: Image | None = None
-    heart: HeartLabels | None = None
-    label_names: LabelNames = field(default_factory=dict)
-
-    def run(self, progress: Progress | None = None) -> CineResult:
-        """Track it."""
-        start, plan, n = perf_counter(), self.plan, len(self.cine)
-        fields, closing, repairs = find_motion(self.cine, plan, self.frame, progress)
-        seconds, turning, refinement = perf_counter() - start, plan.turning(n), plan.refinement(n)
-        axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
-        return CineResult(
-            self.cine, self.frame, fields, closing, axis, str(plan.method), plan.method.weights, plan.device.type,
-            seconds, repairs, turned_by=None if turning is None else str(turning),
-            refined_by=None if refinement is None else str(refinement),
-            reference_labels=self.labels, heart=self.heart, label_names=self.label_names,
-        )  # fmt: skip
-
-
-def prepare_tracking(
-    cine: CineLike,
-    method: str | Method = "default",
-    *,
-    labels: ImageLike | None = None,
-    frame: int = 0,
-    slices: Slices = "auto",
-    heart: HeartLabels | None = None,
-    label_names: str | LabelNames | None = None,
-    device: str = "auto",
-) -> TrackingRequest:
-    """Read what is to be tracked; BadInput if it cannot be. The arguments are those of `track`."""
-    names = {} if label_names is None else read_label_names(label_names)
-    if names and heart is not None:
-        raise BadInput("labels are explained twice: give `heart` or `label_names`")
-    if labels is None and (names or heart is not None):
-        raise BadInput("names of labels are given, but not the labels: give `labels` too")
-    whole = given_cine(cine)
-    if not 0 <= frame < len(whole):
-        raise BadInput(f"{whole.name} has frames 0 to {len(whole) - 1}: the reference `frame` cannot be {frame}")
-    known = () if labels is None else read_labels(labels, whole, heart, names)
-    return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, *known)
-
-
 def track(
     cine: CineLike,
     method: str | Method = "default",
@@ -333,7 +283,20 @@ def track(
     encloses little the cavity), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which names
     other structures too. Where no method is named, the bundled model tracks stacks slice by slice, and Gaussian-LNCC
     tracks volumes; `slices` are as in `register_images`."""
-    request = prepare_tracking(
-        cine, method, labels=labels, frame=frame, slices=slices, heart=heart, label_names=label_names, device=device
-    )
-    return request.run(progress)
+    names = {} if label_names is None else read_label_names(label_names)
+    if names and heart is not None:
+        raise BadInput("labels are explained twice: give `heart` or `label_names`")
+    if labels is None and (names or heart is not None):
+        raise BadInput("names of labels are given, but not the labels: give `labels` too")
+    whole = given_cine(cine)
+    if not 0 <= frame < len(whole):
+        raise BadInput(f"{whole.name} has frames 0 to {len(whole) - 1}: the reference `frame` cannot be {frame}")
+    known = () if labels is None else read_labels(labels, whole, heart, names)
+    plan, start = plan_tracking(whole, method, slices, device), perf_counter()
+    fields, closing, repairs = find_motion(whole, plan, frame, progress)
+    seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
+    axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
+    return CineResult(
+        whole, frame, fields, closing, axis, str(plan.method), plan.method.weights, plan.device.type, seconds, repairs,
+        None if turning is None else str(turning), None if refinement is None else str(refinement), *known,
+    )  # fmt: skip

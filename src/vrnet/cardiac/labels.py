@@ -1,12 +1,11 @@
 """What the labels of a cine's reference mean: which are the ventricles and the wall, and what may be wrong there."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool
-from numpy import ndarray
 
 from vrnet.cardiac.strain import NO_STRAIN, NO_WALL
 from vrnet.cardiac.volumes import open_wall_text
@@ -19,13 +18,12 @@ from vrnet.images.io import ImageLike, given_image, grid_in_space
 
 PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}
 """What parts of the heart are called in names of labels, and in HeartLabels."""
-ALSO_CALLED = {"wall": "wall", "myocardium": "wall", "cavity": "lv"}  # other names that people give, as pages do
+KNOWN_NAMES = {"rv": "rv", "myo": "wall", "lv": "lv", "wall": "wall", "myocardium": "wall", "cavity": "lv"}
 CAVITY = 3  # what the inside of the wall is labelled where a map has the wall alone
 SMALLEST_CAVITY_OF_A_THREE = 0.25
 """Of a wall whose label is 3, which is the cavity in ACDC: less is a papillary muscle left out of the cavity."""
 OPEN_WALL = 1.2
-"""How many times as large as a wall that encloses nothing its convex hull is, where the wall is an open arc: that of
-the apex, a disc, is no larger than it."""
+"""The convex hull of an open arc is so many times as large as the arc at least; that of the apex, a disc, is not."""
 
 
 def read_labels(
@@ -86,22 +84,16 @@ def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
 
 def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
     """The slices whose wall is an open arc, as at the outflow, where the LV has no volume; none without any LV."""
-    walls, cavities = (in_planes(labels.array == part, labels) for part in (heart.wall, heart.lv))
-    pairs = zip(walls, cavities, strict=True) if cavities.any() else ()
-    return tuple(k for k, (wall, cavity) in enumerate(pairs) if is_open(wall, cavity | find_cavity(wall)))
-
-
-def is_open(wall: Bool[ndarray, "x y"], cavity: Bool[ndarray, "x y"]) -> bool:
-    """Whether a wall encloses nothing, and is an arc."""
     from scipy.spatial import ConvexHull, QhullError
 
-    if cavity.sum() > SMALLEST_CAVITY * wall.sum():
-        return False
-    try:
-        hull = ConvexHull(np.argwhere(wall)).volume
-    except (QhullError, ValueError):  # a line, a few voxels, or none
-        return False
-    return bool(hull > OPEN_WALL * wall.sum())
+    walls, cavities = (in_planes(labels.array == part, labels) for part in (heart.wall, heart.lv))
+    found = []
+    for k, (wall, cavity) in enumerate(zip(walls, cavities, strict=True) if cavities.any() else ()):
+        if (cavity | find_cavity(wall)).sum() <= SMALLEST_CAVITY * wall.sum():
+            with suppress(QhullError, ValueError):  # which are raised for a line, a few voxels, or none
+                if ConvexHull(np.argwhere(wall)).volume > OPEN_WALL * wall.sum():
+                    found.append(k)
+    return tuple(found)
 
 
 # What labels are called, and which parts of the heart that makes them.
@@ -120,8 +112,7 @@ def heart_of(names: LabelNames) -> HeartLabels:
 
 def named_parts(names: LabelNames) -> list[tuple[str, int]]:
     """The parts of the heart that names of labels name, and their labels."""
-    known = {name.casefold(): part for name, part in PARTS.items()} | ALSO_CALLED
-    return [(known[name.casefold()], label) for label, name in names.items() if name.casefold() in known]
+    return [(KNOWN_NAMES[name.casefold()], label) for label, name in names.items() if name.casefold() in KNOWN_NAMES]
 
 
 def names_by_part(heart: HeartLabels) -> LabelNames:

@@ -35,39 +35,33 @@ class WallVoxels:
 
 
 def wall_voxels(rings: list[Ring], spacing: tuple[float, float]) -> WallVoxels:
-    index, of_ring, angles, depths = [], [], [], []
+    parts = []
     for number, ring in enumerate(rings):
         at = np.argwhere(ring.mask)
         radius, angle = ring.polar(at * np.array(spacing))
-        index.append(np.column_stack([at, np.full(len(at), ring.slice)]))
-        of_ring.append(np.full(len(at), number))
-        angles.append(angle)
-        depths.append(ring.depth(radius, angle))
-    at, ring_of, angle, depth = (np.concatenate(parts) for parts in (index, of_ring, angles, depths))
-    return WallVoxels(at.T, ring_of, np.stack([np.cos(angle), np.sin(angle)]), np.degrees(angle), depth)
+        parts.append((at, np.full(len(at), ring.slice), np.full(len(at), number), angle, ring.depth(radius, angle)))
+    at, of_slice, of_ring, angle, depth = (np.concatenate(part) for part in zip(*parts, strict=True))
+    away = np.stack([np.cos(angle), np.sin(angle)])
+    return WallVoxels(np.column_stack([at, of_slice]).T, of_ring, away, np.degrees(angle), depth)
 
 
 def green_strain(
     u: Float[ndarray, "t c x y z"], voxels: WallVoxels, spacing: tuple[float, float]
 ) -> Float[ndarray, "2 t n"]:
     """½(|e + ∂u/∂e|² − 1) in percent at voxels of the wall, for e away from the centre and e around it."""
-    slopes = [spline_slope(u, axis, voxels.index) / spacing[axis] for axis in (0, 1)]
-    found = []
+    from scipy import ndimage
+
+    slopes, found = [], []
+    for axis in (0, 1):
+        coefficients = ndimage.spline_filter1d(u, 3, axis=2 + axis, output=np.float64)
+        step = np.eye(3, dtype=int)[:, axis, None]
+        ahead, behind = (coefficients[:, :, *at] for at in (voxels.index + step, voxels.index - step))
+        slopes.append((ahead - behind) / 2 / spacing[axis])
     for e in (voxels.away, np.stack([-voxels.away[1], voxels.away[0]])):
         stretched = slopes[0] * e[0] + slopes[1] * e[1]
         stretched[:, :2] += e
         found.append(50 * (np.square(stretched).sum(1) - 1))
     return np.stack(found)
-
-
-def spline_slope(u: Float[ndarray, "t c x y z"], axis: int, index: Integer[ndarray, "3 n"]) -> Float[ndarray, "t c n"]:
-    """Derivative per voxel along x or y, at voxels, of the cubic spline through u."""
-    from scipy import ndimage
-
-    coefficients = ndimage.spline_filter1d(u, 3, axis=2 + axis, output=np.float64)
-    step = np.eye(3, dtype=int)[:, axis, None]
-    ahead, behind = (coefficients[(slice(None), slice(None), *at)] for at in (index + step, index - step))
-    return (ahead - behind) / 2
 
 
 def moved_contours(
@@ -232,11 +226,6 @@ class Strain:
             return None
         covered = f"these {len(self.slices)} cover {self.covered_mm:.0f} mm, less than a ventricle"
         return f"Levels, and so segments, are thirds of the slices that strain is of: {covered}"
-
-    def of_slices(self, measure: str) -> dict[int, Float[ndarray, " t"]]:
-        """{slice: strain at every frame, in percent}, from base to apex."""
-        curves = self.by_slice[:, [*TITLES].index(measure)]
-        return dict(zip(self.slices, curves, strict=True))
 
     def peak(self, measure: str, region: str = GLOBAL) -> Peak | None:
         """Where the curve is lowest, or highest if it is one that a heartbeat raises; None if there is no curve."""

@@ -38,7 +38,6 @@ class Volumes:
 
     @property
     def rv_ejection_fraction_percent(self) -> float:
-        """That of the RV; NaN without an RV."""
         return ejection_fraction_percent(self.rv_ml)
 
     @property
@@ -67,7 +66,6 @@ class Volumes:
 
 
 def open_wall_text(slices: Iterable[int]) -> str:
-    """What is said of slices whose wall does not close."""
     said = "the wall does not close: volumes and the ejection fraction lack the cavity there"
     return f"in {numbered('slice', slices)} {said}"
 
@@ -104,9 +102,8 @@ LEAST_VOXELS = 20  # of the wall, and of the cavity, in a slice: fewer do not te
 
 @dataclass(frozen=True)
 class CavityMuscle:
-    """How much more of the cavity looks like muscle than in the reference, as a part of it, in every slice and frame.
-
-    The papillary muscles look so too, and fill more of a smaller cavity: it is not 0 of a perfect motion."""
+    """How much more of the cavity looks like muscle than in the reference, as a part of it, in every slice and frame:
+    not 0 of a perfect motion, since papillary muscles look so too, and fill more of a smaller cavity."""
 
     slices: tuple[int, ...]  # those, counted as in the array, whose wall and cavity are large enough in the reference
     by_slice: Float[ndarray, "k t"]  # NaN where a cavity has become too small to tell
@@ -125,7 +122,8 @@ def muscle_in_cavity(
     reference: int,
     across: int | None = None,
 ) -> CavityMuscle | None:
-    """The muscle in the cavity of a tracked cine; slices across an axis of s have their own brightness."""
+    """The part of the cavity of a tracked cine that is no brighter than half-way from wall to blood, less what it is in
+    the reference; slices across an axis of s have their own brightness."""
     images, maps = (slices_first(array, across) for array in (frames, labels))
     image, known = images[reference], maps[reference]
     sizes = np.minimum(*((known == part).reshape(len(known), -1).sum(1) for part in (heart.wall, heart.lv)))
@@ -133,27 +131,19 @@ def muscle_in_cavity(
     if not shown:
         return None
     is_dark = np.median(image[known == heart.lv]) < np.median(image[known == heart.wall])
-    sign = -1.0 if is_dark else 1.0
-    parts = [[like_muscle(image[k], map_[k], heart, sign) for image, map_ in zip(images, maps, strict=True)]
-             for k in shown]  # fmt: skip
-    like, voxels = np.moveaxis(np.array(parts), -1, 0)
+    like, voxels = np.zeros((2, len(shown), len(images)))
+    for t, (image, map_) in enumerate(zip((-1.0 if is_dark else 1.0) * images.astype(float), maps, strict=True)):
+        for row, k in enumerate(shown):
+            wall, cavity = (image[k][map_[k] == label] for label in (heart.wall, heart.lv))
+            if min(len(wall), len(cavity)) >= LEAST_VOXELS:
+                half_way = (np.median(wall) + np.percentile(cavity, BRIGHT_PERCENTILE)) / 2
+                like[row, t], voxels[row, t] = (cavity <= half_way).mean(), len(cavity)
     return CavityMuscle(tuple(shown), np.where(voxels > 0, like - like[:, [reference]], np.nan), voxels)
 
 
 def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[ndarray, "t k *p"]:
     """Frames, slices, and what is within them; without an axis across slices, one slice is all."""
     return array[:, None] if across is None else np.moveaxis(array, 1 + across, 1)
-
-
-def like_muscle(
-    image: Shaped[ndarray, "*p"], labels: Integer[ndarray, "*p"], heart: HeartLabels, sign: float
-) -> tuple[float, float]:
-    """The part of a cavity no brighter than half-way from wall to blood, and its voxels: 0 where these are too few."""
-    wall, cavity = (sign * image[labels == label].astype(float) for label in (heart.wall, heart.lv))
-    if min(len(wall), len(cavity)) < LEAST_VOXELS:
-        return 0.0, 0.0
-    half_way = (np.median(wall) + np.percentile(cavity, BRIGHT_PERCENTILE)) / 2
-    return float((cavity <= half_way).mean()), float(len(cavity))
 
 
 # What becomes of each slice of a tracked cine: the areas of cavity and wall, strain, and muscle in the cavity.
@@ -196,7 +186,8 @@ def slice_curves(
         return np.array([known.get(int(k), missing) for k in shown]).reshape(len(shown), len(missing))
 
     around, away = (
-        placed({} if strain is None else strain.of_slices(f"green_{way}")) for way in ("circumferential", "radial")
+        placed(dict(zip(strain.slices, strain.by_slice[:, number], strict=True)) if strain else {})
+        for number in (0, 1)  # Green's, circumferential and radial
     )
-    like_muscle = {} if muscle is None else dict(zip(muscle.slices, muscle.by_slice, strict=True))
+    like_muscle = dict(zip(muscle.slices, muscle.by_slice, strict=True)) if muscle else {}
     return SliceCurves(tuple(shown.tolist()), cavity[shown], wall[shown], around, away, 100 * placed(like_muscle))

@@ -52,7 +52,7 @@ def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
 
 
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
-    """Write named arrays in one file, whole or not at all; no more than one is held at a time."""
+    """Write named arrays in one file, one by one."""
     with atomic_write(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as file:
         for name, array in arrays:
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -85,7 +85,7 @@ def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
 
 @dataclass(frozen=True)
 class StoredSamples:
-    """A sequence of samples of known names, each read when it is asked for; none is held."""
+    """Samples of known names, each read when it is asked for; none is held."""
 
     names: Sequence[str]
     read: Callable[[str], Sample]
@@ -176,8 +176,7 @@ def parameters(dataset: Any) -> Mapping[str, Any]:
 
 
 def fingerprint(path: Path) -> list[Any]:
-    """Name, size in bytes and time of the last change in ns of a file, which is not read; of a folder (a DICOM series),
-    of all its files."""
+    """Name, size in bytes and time of the last change in ns of a file, or of all files of a folder (a DICOM series)."""
     if is_folder(path):
         return [fingerprint(file) for file in sorted(path.iterdir())]
     found = path.stat()
@@ -276,8 +275,7 @@ def save_pack(parts: Mapping[Use, PreparedSplit], path: Path) -> None:
 
 
 def load_pack(path: Path) -> dict[Use, PreparedSplit]:
-    """{(split, purpose): a prepared split} of a file, to the bit as they were. Only the index is read; each sample is
-    read when it is asked for."""
+    """{(split, purpose): a prepared split} of a file. Each sample is read when it is asked for."""
     if not exists(path):
         raise BadInput(f"there is no {path}: check its name")
     check_ordinary(path)

@@ -35,9 +35,6 @@ ROWS, CONFIGS, SCORES = "rows.csv", "configs.jsonl", "alphas.csv"
 RUN_COLUMNS = "protocol", "run", "method", "alpha", "seed"
 """What rows.csv has of the run, before what was measured of the subject. A protocol is a budget, `iterative`, or
 `shipped` for the models that come with vrnet."""
-OF_THE_RUN = "evaluation", "fit", "validations"
-"""What configs.jsonl has beside config.json: of summary.json, how it was measured; of the training, its config.json and
-what was validated."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +50,11 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The full name of the method."""
         return f"{self.method}{AVERAGED if self.is_averaged else ''}"
 
     @property
     def folder_name(self) -> str:
-        """The full name of the method; of a learned one also α, seed, and whether it was trained with labels, or on
-        fewer subjects than there are."""
+        """METHOD, or METHOD_alphaA_seedS of a learned one, with _labels or _Nsubjects where it was trained so."""
         if self.training is None:
             return file_name(self.name)
         labels = "_labels" if self.training.uses_labels else ""
@@ -73,12 +68,10 @@ def file_name(method: Method | str) -> str:
 
 
 class Run(NamedTuple):
-    """A run, as its folder or the files of its data set have it."""
+    """All that the numbers of a run depend on, and the cells of one row per subject."""
 
     config: dict[str, Any]
-    """All that its numbers depend on."""
     cells: list[dict[str, str]]
-    """One row per subject, as they are in the file."""
 
 
 @lru_cache(maxsize=8)
@@ -93,9 +86,8 @@ def read_runs(folder: Path) -> dict[tuple[str, str], Run]:
         cells.setdefault(key, []).append(own)
     runs = {}
     for line in (folder / CONFIGS).read_text(encoding="utf-8").splitlines():
-        config = json.loads(line)
+        config = json.loads(line)  # config.json, summary.json, and of the training config.json and what was validated
         key = config["protocol"], config["run"]
-        config = {name: value for name, value in config.items() if name not in ("protocol", "run", *OF_THE_RUN)}
         if key in cells:
             runs[key] = Run(config | {"subjects": [row["subject"] for row in cells[key]]}, cells[key])
     return runs
@@ -167,7 +159,6 @@ class Results:
             return Run(config, read_rows(folder / METRICS, "one row per subject"))
 
     def config(self, entry: Entry) -> dict[str, Any]:
-        """What the numbers of an entry depend on."""
         return self.run(entry).config
 
     def rows(self, entry: Entry) -> list[Row]:

@@ -15,6 +15,11 @@ NETWORKS_3D = (
 )  # fmt: skip
 HALF_2D = ("4xRC-Net-half-w32", "D-L2-3x1-half-w32")
 HALF_3D = ("4xRC-Net-half-w16", "D-L2-3x1-half-w16")
+PARTS = tuple(
+    f"{denoiser}-{part}"
+    for denoiser in "CD"
+    for part in ("L2-3x1", "none-3x1", "L2-3x1-frozen", "L2-3x1(theta=1.0)", "L2-3x1-released")
+)
 OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
 
 
@@ -36,79 +41,35 @@ class TableSpec:
 
 
 TABLES = {
-    "ablation": TableSpec(
-        "Configurations of VR-Net", "acdc", tuple(map(str, PAPER)), measures=OVERLAP, also_published="ukbb"
-    ),
-    "parts": TableSpec(
-        "What the parts of image-aware VR-Nets bring",
-        "acdc",
-        tuple(
-            f"{denoiser}-{part}"
-            for denoiser in "CD"
-            for part in ("L2-3x1", "none-3x1", "L2-3x1-frozen", "L2-3x1(theta=1.0)", "L2-3x1-released")
-        ),
-        measures=OVERLAP,
-    ),
-    "initialisation": TableSpec(
-        "What VR-Net starts from",
-        "acdc",
-        ("R-L2-6x1", "R-L2-6x1-noise", "R-L2-6x1-zeros"),
-        measures=OVERLAP,
-        also_published="ukbb",
-    ),
-    "acdc": TableSpec(
-        "Methods on ACDC",
-        "acdc",
-        (
-            *("identity", *ITERATIVE, "Siamese", "VoxelMorph", "VoxelMorph-w32", *RC_NETS),
-            *("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1"),
-        ),
-        has_times=True,
-    ),
-    "matched": TableSpec(
-        "Networks of 7.8 million parameters on ACDC, trained alike",
-        "acdc",
-        ("identity", *ITERATIVE, "VoxelMorph-w32", "4xRC-Net-w16", "D-L2-3x1-w16"),
-    ),
-    "matched_half": TableSpec(
-        "Networks of 7.7 million parameters at half resolution on ACDC, trained alike",
-        "acdc",
-        ("identity", *ITERATIVE, *HALF_2D),
-    ),
-    "averaged": TableSpec(
-        "Networks of 7.7 or 7.8 million parameters on ACDC, asked once and averaged",
-        "acdc",
-        (*("identity", *ITERATIVE), *(n + average for n in ("4xRC-Net-w16", *HALF_2D) for average in ("", AVERAGED))),
-    ),
-    "smoothness": TableSpec(
-        "Smoothness by forward or central differences", "acdc", ("VoxelMorph", "R-L1-3x2", "C-L2-3x1"), measures=OVERLAP
-    ),
-    "ukbb": TableSpec(
-        "Methods on UK Biobank",
-        "ukbb",
-        ("identity", "FFD", "TV-L1", "Siamese", "VoxelMorph", *RC_NETS, "R-L2-6x1", "C-L2-3x1"),
-        fallback="phantom",
-    ),
-    "cmr3d": TableSpec(
-        "Methods on 3D cardiac MR", "cmr3d", ("identity", *ITERATIVE, *NETWORKS_3D), fallback="phantom3d"
-    ),
-    "acdc3d": TableSpec(
-        "Methods on whole stacks of ACDC, 3D",
-        "acdc3d",
-        ("identity", *ITERATIVE, "Gaussian-LNCC", *NETWORKS_3D, *HALF_3D),
-        also_published="cmr3d",
-    ),
-    "hippocampus": TableSpec(
-        "Methods between subjects: hippocampi",
-        "hippocampus",
-        ("identity", *ITERATIVE, "VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1"),
-    ),
-    "hippocampus_half": TableSpec(
-        "Networks at half resolution and solvers between subjects: hippocampi",
-        "hippocampus",
-        ("identity", *ITERATIVE, "Gaussian-LNCC", *HALF_3D),
-    ),
-}
+    "ablation": TableSpec("Configurations of VR-Net", "acdc", tuple(map(str, PAPER)), measures=OVERLAP,
+                          also_published="ukbb"),
+    "parts": TableSpec("What the parts of image-aware VR-Nets bring", "acdc", PARTS, measures=OVERLAP),
+    "initialisation": TableSpec("What VR-Net starts from", "acdc", ("R-L2-6x1", "R-L2-6x1-noise", "R-L2-6x1-zeros"),
+                                measures=OVERLAP, also_published="ukbb"),
+    "acdc": TableSpec("Methods on ACDC", "acdc",
+                      ("identity", *ITERATIVE, "Siamese", "VoxelMorph", "VoxelMorph-w32", *RC_NETS, "R-L1-3x2",
+                       "R-L2-6x1", "C-L2-3x1", "C-L2-6x1"), has_times=True),
+    "matched": TableSpec("Networks of 7.8 million parameters on ACDC, trained alike", "acdc",
+                         ("identity", *ITERATIVE, "VoxelMorph-w32", "4xRC-Net-w16", "D-L2-3x1-w16")),
+    "matched_half": TableSpec("Networks of 7.7 million parameters at half resolution on ACDC, trained alike", "acdc",
+                              ("identity", *ITERATIVE, *HALF_2D)),
+    "averaged": TableSpec("Networks of 7.7 or 7.8 million parameters on ACDC, asked once and averaged", "acdc",
+                          ("identity", *ITERATIVE,
+                           *(n + average for n in ("4xRC-Net-w16", *HALF_2D) for average in ("", AVERAGED)))),
+    "smoothness": TableSpec("Smoothness by forward or central differences", "acdc",
+                            ("VoxelMorph", "R-L1-3x2", "C-L2-3x1"), measures=OVERLAP),
+    "ukbb": TableSpec("Methods on UK Biobank", "ukbb",
+                      ("identity", "FFD", "TV-L1", "Siamese", "VoxelMorph", *RC_NETS, "R-L2-6x1", "C-L2-3x1"),
+                      fallback="phantom"),
+    "cmr3d": TableSpec("Methods on 3D cardiac MR", "cmr3d", ("identity", *ITERATIVE, *NETWORKS_3D),
+                       fallback="phantom3d"),
+    "acdc3d": TableSpec("Methods on whole stacks of ACDC, 3D", "acdc3d",
+                        ("identity", *ITERATIVE, "Gaussian-LNCC", *NETWORKS_3D, *HALF_3D), also_published="cmr3d"),
+    "hippocampus": TableSpec("Methods between subjects: hippocampi", "hippocampus",
+                             ("identity", *ITERATIVE, "VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")),
+    "hippocampus_half": TableSpec("Networks at half resolution and solvers between subjects: hippocampi",
+                                  "hippocampus", ("identity", *ITERATIVE, "Gaussian-LNCC", *HALF_3D)),
+}  # fmt: skip
 REPEATED_SUBJECTS = dict.fromkeys(("acdc", "acdc3d"), ("patient076",))
 """By data set, subjects whose images are those of another subject, with other masks: 076 has those of 074."""
 TIMED_METHODS = (

@@ -48,7 +48,6 @@ class Study:
 
     @cached_property
     def test(self) -> PreparedSplit:
-        """The subjects that methods are measured on."""
         return self.split("test", "evaluation")
 
     @cached_property
@@ -91,8 +90,7 @@ class Study:
 
     def methods(self, entries: Sequence[Entry]) -> list[Method]:
         """The methods, ready to register; learned ones are trained if their weights are not there."""
-        for _ in self.train(entries):
-            pass
+        list(self.train(entries))
         return [self._choose(entry).load() for entry in entries]
 
     def train(self, entries: Sequence[Entry]) -> Iterator[Entry]:
@@ -114,15 +112,10 @@ class Study:
                 (train, val), folder = self.training_splits, self.results.run_folder(entry)
                 tick = self.stage(f"training on {self.data} ({done} of {len(untrained)} done): {entry.method}")
                 result = fit(
-                    cast(Trainable, entry.method),
-                    train if entry.subjects is None else train.spread(entry.subjects),
-                    val,
-                    cast(Training, entry.training),
-                    folder,
-                    device=self.device,
-                    resume=True,
+                    cast(Trainable, entry.method), train if entry.subjects is None else train.spread(entry.subjects),
+                    val, cast(Training, entry.training), folder, device=self.device, resume=True,
                     watch=lambda status, tick=tick: tick(status.step / status.steps),  # type: ignore[misc]
-                )
+                )  # fmt: skip
                 if not result.is_finished:
                     raise KeyboardInterrupt
                 (folder / CHECKPOINT).unlink()

@@ -322,6 +322,7 @@ def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
 
 # Seconds per pair, one pair at a time: networks need no trained weights for that. OUT/runtime/DEVICE.csv keeps them.
 
+FOLDER = "runtime"
 MAX_TIMED_PAIRS = 20
 PHANTOM_SEED = 7
 
@@ -339,7 +340,7 @@ def seconds_per_pair(out: Path, budget: Budget, method: Method, d: int, device: 
         pair = phantom(PHANTOM_SEED, images.shape, images.spacing)
         known = [measure_seconds(method, pair, place, budget.timing_seconds)]
         row = {"method": name, "shape": size, "seconds": known[0], "hardware": describe_device(place), **versions()}
-        write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), times_file(out, device))
+        write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), out / FOLDER / f"{device}.csv")
     return f"{known[0]:.3g}"
 
 
@@ -348,13 +349,9 @@ def timed_images(budget: Budget, d: int) -> Phantoms:
     return budget.phantoms[d] if budget.phantoms else TIMED_PHANTOMS[d]
 
 
-def times_file(out: Path, device: str) -> Path:
-    return out / "runtime" / f"{device}.csv"
-
-
 def read_times(out: Path, device: str) -> list[Row]:
     """What was measured before on a device of that name, one row per method and shape."""
-    path = times_file(out, device)
+    path = out / FOLDER / f"{device}.csv"
     rows = read_rows(path, "one row per method and shape") if exists(path) else []
     try:
         return [row | {"seconds": float(row["seconds"]), "hardware": row["hardware"]} for row in rows]

@@ -199,26 +199,20 @@ class Chest:
 
     def brightness(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
         """Signal of the tissue at p, painted from the outside inwards."""
-        fine, coarse = self.texture(p, 1.0), self.texture(p, 3.0)
-        # Two textures vanish together along curves: these are the vessels.
-        vessels = (-8 * (coarse[0].square() + coarse[1].square())).exp()
-        skin = self.skin(p) + 1.5 * coarse[2]
-        canvas = self.chest_wall(p, skin, coarse[2])
-        canvas = paint(canvas, self.thorax(p, fine[0], coarse[2], vessels), skin + self.rind + 16)
-        return self.ventricles(self.heart.to_heart(p), canvas, fine, coarse[2])
-
-    def skin(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
-        """Distance to the outline of the body, a tilted ellipse."""
+        fine, (first, second, coarse) = self.texture(p, 1.0), self.texture(p, 3.0)
+        # The outline of the body is a tilted ellipse. Air, fat under the skin, and muscle with ribs about every 40 mm:
+        # fatty marrow in a dark shell.
         x, y, c, s = p[0] - self.middle[0], p[1] - self.middle[1], cos(self.tilt), sin(self.tilt)
-        return ellipse(c * x + s * y, c * y - s * x, self.girth)
-
-    def chest_wall(self, p: Tensor, skin: Tensor, coarse: Tensor) -> Tensor:
-        """Air, fat under the skin, and muscle with ribs about every 40 mm: fatty marrow in a dark shell."""
-        along = 3.3 * torch.atan2(p[1] - self.middle[1], p[0] - self.middle[0]) + 0.15 * coarse
+        skin = ellipse(c * x + s * y, c * y - s * x, self.girth) + 1.5 * coarse
+        along = 3.3 * torch.atan2(y, x) + 0.15 * coarse
         rib = norm(20 * (along - along.round()), skin + self.rind + 9) - 4 - coarse
         canvas = paint(torch.full_like(skin, 0.01), self.fat * (1 + 0.05 * coarse), skin)
         canvas = paint(canvas, self.muscle * (1 + 0.1 * coarse), skin + self.rind)
-        return paint(paint(canvas, 0.3 * self.muscle, rib), 0.4 * self.fat, rib + 2.5)
+        canvas = paint(paint(canvas, 0.3 * self.muscle, rib), 0.4 * self.fat, rib + 2.5)
+        # Two textures vanish together along curves: these are the vessels.
+        vessels = (-8 * (first.square() + second.square())).exp()
+        canvas = paint(canvas, self.thorax(p, fine[0], coarse, vessels), skin + self.rind + 16)
+        return self.ventricles(self.heart.to_heart(p), canvas, fine, coarse)
 
     def thorax(self, p: Tensor, fine: Tensor, coarse: Tensor, vessels: Tensor) -> Tensor:
         """Lungs; below the diaphragm fat, liver, stomach and spine; the descending aorta."""
@@ -235,7 +229,8 @@ class Chest:
         return paint(paint(canvas, self.muscle, aorta - 2), self.blood, aorta)
 
     def ventricles(self, p: Tensor, canvas: Tensor, fine: Tensor, coarse: Tensor) -> Tensor:
-        """Pericardial fat, then the RV and the LV; above the valves the wall thins into that of the atrium."""
+        """Pericardial fat, then the RV and the LV; above the valves the wall thins into that of the atrium. A papillary
+        muscle is a spindle 44 mm long that leans in with the wall."""
         heart = self.heart
         (endo, epi), rv = heart.left_ventricle(p), heart.right_ventricle(p)
         muscle, blood = self.muscle * (1 + 0.2 * fine[0]), self.blood * (1 + 0.06 * fine[0] + 0.06 * coarse)
@@ -244,14 +239,9 @@ class Chest:
         canvas = paint(canvas, 0.9 * self.fat, heart.outline(p) - 2.5 * (coarse + 0.3).clamp(min=0))
         canvas = paint(paint(canvas, muscle, rv - 3), blood, rv + trabeculae[0])
         canvas = paint(paint(canvas, muscle, epi), blood, endo - atrium + trabeculae[1])
+        a, b = p[:2] / heart.narrowing(p[2], heart.length).clamp(min=0.05).sqrt()
         for angle in self.papillary:
-            canvas = paint(canvas, muscle, self.papilla(p, angle))
+            c, s, r = cos(angle), sin(angle), heart.endo
+            column = ellipse(c * a + s * b - 0.62 * r, c * b - s * a, (0.22 * r, 0.15 * r))
+            canvas = paint(canvas, muscle, column + 0.15 * r * ((p[2] - heart.belly - 8) / 22).square())
         return canvas
-
-    def papilla(self, p: Tensor, angle: float) -> Tensor:
-        """Distance to the papillary muscle at an angle: a spindle 44 mm long that leans in with the wall."""
-        heart, c, s = self.heart, cos(angle), sin(angle)
-        narrow = heart.narrowing(p[2], heart.length).clamp(min=0.05).sqrt()
-        a, b = p[0] / narrow, p[1] / narrow
-        column = ellipse(c * a + s * b - 0.62 * heart.endo, c * b - s * a, (0.22 * heart.endo, 0.15 * heart.endo))
-        return column + 0.15 * heart.endo * ((p[2] - heart.belly - 8) / 22).square()

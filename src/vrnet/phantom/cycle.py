@@ -25,9 +25,8 @@ from vrnet.vocabulary import LEVELS, SEGMENTS, Segment
 INNER_SHARE = 0.88
 """Blood beyond this share of the cavity's radius moves as the wall does: the motion is smooth across the endocardium,
 and its derivative there is that of the wall."""
-EDGE_RAD = 0.15
-"""How softly an infarct ends around the ventricle: from a tenth to nine tenths it takes 4.4 times as much."""
-EDGE_MM = 2.0  # how softly it ends along the ventricle
+EDGE_RAD, EDGE_MM = 0.15, 2.0
+"""How softly an infarct ends, around and along the ventricle: a tenth to nine tenths takes 4.4 times as much."""
 Range = tuple[float, float]
 
 
@@ -89,15 +88,13 @@ class Infarct:
 
     def __call__(self, direction: Float[Tensor, "2 *s"], z: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         """The share of the contraction that is left, in a direction from the LV axis and at a level z."""
-        angle = self.insertion - torch.atan2(direction[1], direction[0])
-        return 1 - (1 - self.remaining) * sum((self.inside(s, angle, z) for s in self.segments), torch.zeros_like(z))
-
-    def inside(self, segment: Segment, angle: Tensor, z: Tensor) -> Tensor:
-        """1 within a segment, 0 outside, across soft edges at which neighbours add up to 1."""
-        low, high = self.levels[segment.level]
-        off = torch.remainder(angle - radians(segment.centre_deg) + torch.pi, 2 * torch.pi) - torch.pi
-        around = torch.sigmoid((radians(segment.half_width_deg) - off.abs()) / EDGE_RAD)
-        return around * torch.sigmoid((z - low) / EDGE_MM) * torch.sigmoid((high - z) / EDGE_MM)
+        angle, inside = self.insertion - torch.atan2(direction[1], direction[0]), torch.zeros_like(z)
+        for segment in self.segments:  # across soft edges, at which neighbours add up to 1
+            low, high = self.levels[segment.level]
+            off = torch.remainder(angle - radians(segment.centre_deg) + torch.pi, 2 * torch.pi) - torch.pi
+            around = torch.sigmoid((radians(segment.half_width_deg) - off.abs()) / EDGE_RAD)
+            inside = inside + around * torch.sigmoid((z - low) / EDGE_MM) * torch.sigmoid((high - z) / EDGE_MM)
+        return 1 - (1 - self.remaining) * inside
 
 
 def anterior_insertion(heart: Heart) -> float:
@@ -135,11 +132,8 @@ class Scanner:
         return norm(seen + real, imaginary)
 
 
-# Beating-heart phantoms: end-diastole I0, end-systole I1, and the exact u with I1(x + u(x)) = I0(x).
-#
-# The anatomy A is a function of end-diastolic position, the motion φ = id + u a map in closed form. The images are
-# I0 = A and I1 = A ∘ φ⁻¹ on one grid, then blurred and made noisy; no voxel is ever warped. A 2D phantom is a cut of
-# a 3D one across the long axis, without the motion along it.
+# Pairs: end-diastole I0 = A, end-systole I1 = A ∘ φ⁻¹, and the exact u with I1(x + u(x)) = I0(x). A 2D phantom is a cut
+# of a 3D one across the long axis, without the motion along it.
 
 
 @dataclass(frozen=True)
@@ -167,16 +161,11 @@ def phantom(seed: int, shape: tuple[int, ...] = (160, 160), spacing: float = 1.8
     x = voxel_positions(shape, (spacing,) * d, level=heart.belly + random.uniform(-8.0, 16.0))
     origin = heart.to_picture(motion.inverse(heart.to_heart(x)))
     scanner = Scanner.draw(random)
-    I0, I1 = (scanner.image(chest.brightness(p), x) for p in (x, origin))
-    I0, I1 = rescale_jointly(I0, I1)
-    return Phantom(
-        fixed=I0[None, None],
-        moving=I1[None, None],
-        fixed_labels=heart.labels(heart.to_heart(x))[None, None],
-        moving_labels=heart.labels(heart.to_heart(origin))[None, None],
-        field=(heart.to_picture(motion.forward(heart.to_heart(x))) - x)[None, :d] / spacing,
-        spacing=(spacing,) * d,
-    )
+    images = (scanner.image(chest.brightness(p), x) for p in (x, origin))
+    I0, I1 = (image[None, None] for image in rescale_jointly(*images))
+    labels = (heart.labels(heart.to_heart(p))[None, None] for p in (x, origin))
+    u = (heart.to_picture(motion.forward(heart.to_heart(x))) - x)[None, :d] / spacing
+    return Phantom(I0, I1, *labels, u, (spacing,) * d)
 
 
 def voxel_positions(shape: tuple[int, ...], spacing: tuple[float, ...], level: float) -> Float[Tensor, "3 *s"]:
@@ -197,9 +186,8 @@ STEP_MM = 1e-3  # of the central differences of φ, in double precision: exact t
 
 @dataclass(frozen=True)
 class ExactStrain:
-    """Green's strain, in percent, at each voxel of the reference's wall (NaN elsewhere), away from the LV axis and
-    around it; and of the wall in each slice (z) the lengths of its contours in mm and its area in mm². A slice without
-    a cavity has NaN."""
+    """Green's strain at each voxel of the reference's wall (NaN elsewhere), away from the LV axis and around it; and of
+    the wall in each slice (z) the lengths of its contours and its area, NaN without a cavity."""
 
     radial: Float[Tensor, "t *s"]
     circumferential: Float[Tensor, "t *s"]
@@ -346,13 +334,6 @@ def cycle(
     labels = torch.stack([heart.labels(origin) for origin in origins])
     images = [scanner.image(chest.brightness(heart.to_picture(origin)), x) for origin in origins]
     moved = [(heart.to_picture(motion.forward(p)) - x)[: len(shape)] / edges for motion in beat]
-    return Cycle(
-        frames=torch.stack(rescale_jointly(*images)),
-        labels=labels[0],
-        frame_labels=labels,
-        fields=torch.stack(moved),
-        spacing=spacing,
-        times_ms=times,
-        strain=exact_strain(beat, p, labels[0], x[2, 0, 0].reshape(-1)),
-        volumes=exact_volumes(heart, origins, spacing),
-    )
+    known = exact_strain(beat, p, labels[0], x[2, 0, 0].reshape(-1)), exact_volumes(heart, origins, spacing)
+    scaled = torch.stack(rescale_jointly(*images))
+    return Cycle(scaled, labels[0], labels, torch.stack(moved), spacing, times, *known)

@@ -49,9 +49,9 @@ class Motion:
             self,
             ejection=contraction * self.ejection,
             rv_ejection=contraction * self.rv_ejection,
+            descent=contraction * self.descent,
             twist=(torsion * self.twist[0], torsion * self.twist[1]),
             shift=(contraction * self.shift[0], contraction * self.shift[1]),
-            descent=contraction * self.descent,
         )
 
     def forward(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
@@ -156,8 +156,6 @@ def solve(f: Callable[[Tensor], Tensor], y: Tensor) -> Tensor:
 # c(t) = S(t/T_s) − (1 − a) S((t − T_s)/T_E) − a S((t − T + T_A)/T_A): systole, early filling and, after a rest
 # (diastasis), the atrial kick. S is the step 6x⁵ − 15x⁴ + 10x³ from 0 to 1, T the length of the cycle.
 
-HEART_RATES = (40.0, 160.0)  # the slowest and the fastest, in beats per minute
-
 
 @dataclass(frozen=True)
 class Rhythm:
@@ -173,11 +171,10 @@ class Rhythm:
     def at(cls, heart_rate: float) -> "Rhythm":
         """The rhythm at a number of beats per minute. Systole shortens by 1.7 ms per beat (Weissler et al., Circulation
         1968); whatever else the cycle loses, diastasis loses first."""
-        low, high = HEART_RATES
+        low, high = 40.0, 160.0
         if not low <= heart_rate <= high:
-            raise BadInput(
-                f"a heart rate of {heart_rate:g} is none: give `heart_rate` from {low:g} to {high:g} per minute"
-            )
+            said = f"give `heart_rate` from {low:g} to {high:g} per minute"
+            raise BadInput(f"a heart rate of {heart_rate:g} is none: {said}")
         cycle, systole = 60_000 / heart_rate, 452 - 1.7 * heart_rate
         diastole = cycle - systole
         return cls(cycle, systole, min(220.0, 0.55 * diastole), min(140.0, 0.3 * diastole))
