@@ -163,9 +163,9 @@ def phantom(seed: int, shape: tuple[int, ...] = (160, 160), spacing: float = 1.8
     scanner = Scanner.draw(random)
     images = (scanner.image(chest.brightness(p), x) for p in (x, origin))
     I0, I1 = (image[None, None] for image in rescale_jointly(*images))
-    labels = (heart.labels(heart.to_heart(p))[None, None] for p in (x, origin))
+    labels_0, labels_1 = (heart.labels(heart.to_heart(p))[None, None] for p in (x, origin))
     u = (heart.to_picture(motion.forward(heart.to_heart(x))) - x)[None, :d] / spacing
-    return Phantom(I0, I1, *labels, u, (spacing,) * d)
+    return Phantom(I0, I1, labels_0, labels_1, u, (spacing,) * d)
 
 
 def voxel_positions(shape: tuple[int, ...], spacing: tuple[float, ...], level: float) -> Float[Tensor, "3 *s"]:
