@@ -350,23 +350,18 @@ def finite_or_none(value: Any) -> Any:
 
 
 def read_record(values: Any, schema: type[T], path: Path, advice: str) -> T:
-    """What a file holds, as this dataclass; BadInput names the file and the wrong key, and ends in the advice."""
-    try:
-        return convert_record(values, schema)
-    except ValueError as error:
-        raise BadInput(f"{path} is not as vrnet writes it, {shown(str(error))}: {advice}") from error
-
-
-def convert_record(values: Any, schema: type[T]) -> T:
-    """The values, {key: value}, as a dataclass, its numbers finite and its texts of one line; ValueError if they are
-    of other types. What a type cannot say, such as a range, the dataclass checks itself, in `__post_init__`."""
+    """What a file holds, as this dataclass, with finite numbers and texts of one line; what a type cannot say it checks
+    in `__post_init__`. BadInput names the file and the wrong key, and ends in the advice."""
     import msgspec
 
-    check_plain(values)
-    known = {field.name for field in fields(schema)}  # type: ignore[arg-type]
-    if isinstance(values, dict) and (unknown := [key for key in values if key not in known]):
-        raise ValueError(f"the key {unknown[0]!r} is not known")
-    return msgspec.convert(values, schema)
+    try:
+        check_plain(values)
+        known = {field.name for field in fields(schema)}  # type: ignore[arg-type]
+        if isinstance(values, dict) and (unknown := [key for key in values if key not in known]):
+            raise ValueError(f"the key {unknown[0]!r} is not known")
+        return msgspec.convert(values, schema)
+    except ValueError as error:
+        raise BadInput(f"{path} is not as vrnet writes it, {shown(str(error))}: {advice}") from error
 
 
 def check_plain(value: Any) -> None:

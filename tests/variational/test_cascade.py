@@ -2,20 +2,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from tests.conftest import SHAPES
 from vrnet.fields.calculus import compose, smooth
-from vrnet.variational.cascade import (
-    LONGEST_MOVE,
-    Cascade,
-    ComposedDataStep,
-    DataStep,
-    Denoise,
-    Keep,
-    State,
-    Step,
-    no_motion,
-)
+from vrnet.variational.cascade import LONGEST_MOVE, Cascade, ComposedDataStep, DataStep, Denoise, State, Step, no_motion
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.linearize import linearize
 from vrnet.variational.regularizers import TV, Bending, Diffusion, Gaussian
@@ -93,14 +84,14 @@ def test_the_released_order_is_the_step_with_its_parts_exchanged(d, random):
 def test_replacing_a_part_replaces_it_wherever_it_is_used(d, random):
     I0, I1 = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d])
     cascade = Cascade(no_motion, [[make_step()] * 2] * 3)
-    cascade.parts[0] = other = Step(Keep(), Denoise(Diffusion(), 0.5))
+    cascade.parts[0] = other = Step(nn.Identity(), Denoise(Diffusion(), 0.5))
     assert all(step is other for inner in cascade.steps for step in inner)
     assert not cascade(I0, I1).any()
 
 
 @pytest.mark.parametrize(("regularizer", "d"), [(TV(4), 2), (Bending(), 3)])
 def test_any_half_steps_fit_together(d, random, regularizer):
-    cascade = Cascade(no_motion, [[Step(Keep(), Denoise(regularizer, 0.5))]])
+    cascade = Cascade(no_motion, [[Step(nn.Identity(), Denoise(regularizer, 0.5))]])
     u = cascade(random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]))
     assert u.shape == (1, d, *SHAPES[d])
     assert not u.any()

@@ -17,6 +17,8 @@ from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.folds import smallest_determinant
 
 T = TypeVar("T")
+Mask = Bool[ndarray, "*s"]
+LabelMap = Integer[ndarray, "*s"]
 
 # d(x, B) = min |x − y| over y ∈ B: how far the surface of one mask lies from that of another, in mm. A mask is a
 # boolean array (*s), spacing the size of a voxel in mm along each axis, and a surface a set of voxel centres.
@@ -44,7 +46,7 @@ class SurfaceDistances(NamedTuple):
         return float(np.concatenate(self).mean())
 
 
-def surface(mask: Bool[ndarray, "*s"], axes: Iterable[int]) -> Bool[ndarray, "*s"]:
+def surface(mask: Mask, axes: Iterable[int]) -> Mask:
     """The voxels of a mask with a neighbour along one of the axes outside it; beyond the image all is outside.
 
     An axis of length 1 has no neighbours: a slice stored as a volume has the contour of the slice."""
@@ -56,7 +58,7 @@ def surface(mask: Bool[ndarray, "*s"], axes: Iterable[int]) -> Bool[ndarray, "*s
     return edge & mask
 
 
-def voxel_positions(mask: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> Float[ndarray, "n d"]:
+def voxel_positions(mask: Mask, spacing: tuple[float, ...]) -> Float[ndarray, "n d"]:
     """Positions of a mask's voxels, in mm from the first voxel of the image."""
     return np.argwhere(mask) * np.asarray(spacing, float)
 
@@ -72,7 +74,7 @@ def nearest_distances(A: Float[ndarray, "n d"], B: Float[ndarray, "m d"]) -> Sur
     return SurfaceDistances(to_b=trees[1].query(A)[0], to_a=trees[0].query(B)[0])
 
 
-def surface_distances(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> SurfaceDistances:
+def surface_distances(a: Mask, b: Mask, spacing: tuple[float, ...]) -> SurfaceDistances:
     """Distances between the surfaces of two masks, in mm."""
     A, B = (voxel_positions(surface(mask, range(mask.ndim)), spacing) for mask in (a, b))
     return nearest_distances(A, B)
@@ -91,7 +93,7 @@ def normalised_cross_correlation(a: Real[ndarray, "*s"], b: Real[ndarray, "*s"])
     return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
-def dice(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"]) -> float:
+def dice(a: Mask, b: Mask) -> float:
     """2|A ∩ B| / (|A| + |B|): 0 if one of them is empty, NaN if both are."""
     total = int(a.sum()) + int(b.sum())
     return 2 * int((a & b).sum()) / total if total else np.nan
@@ -110,9 +112,7 @@ def dice_by_slice(
     return found
 
 
-def contour_hausdorff(
-    a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...], across: int | None = None
-) -> float:
+def contour_hausdorff(a: Mask, b: Mask, spacing: tuple[float, ...], across: int | None = None) -> float:
     """The paper's Hausdorff distance, in mm: max over both outer contours of the distance to the other.
 
     A volume is measured slice by slice across one axis, that of `slice_axis` unless given: the mean over the slices
@@ -132,12 +132,7 @@ def slice_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
     return max(range(len(shape)), key=lambda i: (shape[i] == 1, spacing[i], i))
 
 
-def by_label(
-    measure: Callable[[ndarray, ndarray], T],
-    a: Integer[ndarray, "*s"],
-    b: Integer[ndarray, "*s"],
-    labels: Iterable[int],
-) -> dict[str, T]:
+def by_label(measure: Callable[[ndarray, ndarray], T], a: LabelMap, b: LabelMap, labels: Iterable[int]) -> dict[str, T]:
     """{label: measure(mask in a, mask in b)}, with the label's number as text.
 
     The masks are cut to a box around the label, since a structure is small and the image is not."""
@@ -161,9 +156,8 @@ def by_label(
 
 def nan_mean(values: Iterable[float]) -> float:
     """The mean of the values that are not NaN; NaN if there are none."""
-    found = np.asarray(values if isinstance(values, ndarray) else list(values))
-    kept = found[~np.isnan(found)]
-    return float(kept.mean()) if kept.size else np.nan
+    found = np.fromiter(values, float)
+    return np.nan if np.isnan(found).all() else float(np.nanmean(found))
 
 
 def folding_percent(u: Float[Tensor, "b d *s"]) -> float:

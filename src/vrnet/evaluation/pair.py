@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Integer, Real
+from jaxtyping import Float, Real
 from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.labels import label_text
 from vrnet.errors import BadInput
 from vrnet.evaluation import metrics
+from vrnet.evaluation.metrics import LabelMap, Mask
 from vrnet.files import exists
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -99,10 +100,7 @@ def name_of(image: Image | None) -> str | None:
 
 
 def similarity(
-    fixed: Real[ndarray, "*s"],
-    moving: Real[ndarray, "*s"],
-    warped: Real[ndarray, "*s"],
-    seen: tuple[Bool[ndarray, "*s"], Bool[ndarray, "*s"]],
+    fixed: Real[ndarray, "*s"], moving: Real[ndarray, "*s"], warped: Real[ndarray, "*s"], seen: tuple[Mask, Mask]
 ) -> dict[str, float]:
     """Mean absolute difference from fixed, and correlation with it, of the voxels seen, before and after."""
     pairs = {"before": (fixed[seen[0]], moving[seen[0]]), "after": (fixed[seen[1]], warped[seen[1]])}
@@ -150,24 +148,20 @@ class Overlap(NamedTuple):
     mean_surface_distance_mm: float
 
 
-def labels_in(*maps: Integer[ndarray, "*s"]) -> list[int]:
+def labels_in(*maps: LabelMap) -> list[int]:
     """Every label but 0 in any of these maps."""
     return sorted({label for map_ in maps for label in np.unique(map_).tolist()} - {0})
 
 
 def overlap(
-    fixed: Integer[ndarray, "*s"],
-    moving: Integer[ndarray, "*s"],
-    warped: Integer[ndarray, "*s"],
-    spacing: tuple[float, ...],
-    across: int | None = None,
+    fixed: LabelMap, moving: LabelMap, warped: LabelMap, spacing: tuple[float, ...], across: int | None = None
 ) -> dict[str, Any]:
     """{measure: {"before": {label: x, "mean": x}, "after": {...}}} of every label but 0 in fixed or moving.
 
     The mean is over the labels that could be measured. Contours are compared in slices across the axis `across`."""
     labels = labels_in(fixed, moving)
 
-    def measure(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"]) -> Overlap:
+    def measure(a: Mask, b: Mask) -> Overlap:
         surfaces, contours = metrics.surface_distances(a, b, spacing), metrics.contour_hausdorff(a, b, spacing, across)
         return Overlap(metrics.dice(a, b), contours, surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean)
 
@@ -203,9 +197,7 @@ def structure_evidence(measures: Mapping[str, Any], names: Mapping[str, str] | N
     return found
 
 
-def slice_overlap(
-    fixed: Integer[ndarray, "*s"], moving: Integer[ndarray, "*s"], warped: Integer[ndarray, "*s"], across: int
-) -> dict[str, Any]:
+def slice_overlap(fixed: LabelMap, moving: LabelMap, warped: LabelMap, across: int) -> dict[str, Any]:
     """The Dice of `overlap` taken in each slice of a stack, mean over those that show the structure in either map."""
     labels = labels_in(fixed, moving)
     means = {}
@@ -217,10 +209,7 @@ def slice_overlap(
 
 
 def motion_error(
-    field: Float[ndarray, "d *s"],
-    true: Float[ndarray, "d *s"],
-    spacing: tuple[float, ...],
-    inside: Bool[ndarray, "*s"] | None = None,
+    field: Float[ndarray, "d *s"], true: Float[ndarray, "d *s"], spacing: tuple[float, ...], inside: Mask | None = None
 ) -> dict[str, float]:
     """Mean |u − true u| in mm of the fields in voxels u = 0, before, and u = field, after; inside a mask, if given."""
     mm = np.reshape(spacing, (-1, *[1] * (field.ndim - 1)))

@@ -85,16 +85,9 @@ METRICS, SUMMARY = "metrics.csv", "summary.json"
 
 
 def evaluate_split(
-    stage: Stage,
-    method: MethodSpec,
-    pairs: PreparedSplit,
-    folder: Path,
-    device: str = "cpu",
-    folds: Folds = "keep",
-    *,
-    jobs: int = 1,
-    say: Callable[[str], None] = lambda line: None,
-) -> dict[str, Any]:
+    stage: Stage, method: MethodSpec, pairs: PreparedSplit, folder: Path, device: str = "cpu", folds: Folds = "keep", *,
+    jobs: int = 1, say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:  # fmt: skip
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter.
 
     Where folds are repaired, the time that takes counts too. `jobs` processes share the subjects, with one thread each.
@@ -112,15 +105,10 @@ def evaluate_split(
         {"method": str(ready), "weights": weights, "folds": folds, "device": place.type, "data": pairs.data,
          "structures": work.structures, "vrnet": __version__, "commit": commit()}
     )  # fmt: skip
-    subjects = [
-        Subject(
-            name if is_folder_name(name) else f"{number:06d}_{safe_name(name)}",
-            {},
-            carried=(name,),  # what it is called in its data set
-            values={"sample": pairs.identity(name)},
-        )
-        for number, name in enumerate(pairs.names, start=1)
-    ]
+    subjects = []
+    for number, name in enumerate(pairs.names, start=1):  # carried: what it is called in its data set
+        own = name if is_folder_name(name) else f"{number:06d}_{safe_name(name)}"
+        subjects.append(Subject(own, {}, carried=(name,), values={"sample": pairs.identity(name)}))
     task = Task(CohortFolder(folder.absolute()), work, recipe)
     plan = make_plan(task.folder, subjects, recipe)
     to_do = plan.to_do(retry=True)
@@ -137,17 +125,10 @@ def evaluate_split(
         build_once.cache_clear()
     rows, before, failed = read_results(task, subjects)
     summary: dict[str, Any] = {
-        "method": str(ready),
-        "weights": ready.weights,
-        "data": pairs.data,
-        "split": pairs.split,
-        "folds": folds,
-        "subjects": len(rows),
-        "metrics": summarise(rows),
-        "before": summarise(before),
-        "provenance": provenance(place),
-    }
-    summary |= {"failed": failed} if failed else {}
+        "method": str(ready), "weights": ready.weights, "data": pairs.data, "split": pairs.split, "folds": folds,
+        "subjects": len(rows), "metrics": summarise(rows), "before": summarise(before), "provenance": provenance(place),
+        **({"failed": failed} if failed else {}),
+    }  # fmt: skip
     with replace_set(folder, (METRICS, SUMMARY)) as staged:
         write_rows(rows, staged / METRICS)
         write_json(summary, staged / SUMMARY)

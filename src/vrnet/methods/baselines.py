@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import nn
 
 from vrnet.errors import BadInput
 from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, LossTerms, Method, Trainable, suffix
@@ -15,7 +16,7 @@ from vrnet.methods.parameters import check_at_most
 from vrnet.networks import unet as siamese
 from vrnet.networks.denoisers import Predict, Recurse
 from vrnet.networks.unet import half_unet, unet
-from vrnet.variational.cascade import Cascade, Initializer, Keep, Step, no_motion
+from vrnet.variational.cascade import Cascade, Initializer, Step, no_motion
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class RCNet(Trainable):
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
         make = half_unet if self.resolution == "half" else unet
         nets = [make(d, 2, self.width or PAPER_WIDTH[d]) for _ in range(self.cascades)]
-        return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets]).to(device)
+        return Cascade(no_motion, [[Step(nn.Identity(), Recurse(net))] for net in nets]).to(device)
 
 
 def parse_baseline(name: str) -> Trainable | None:

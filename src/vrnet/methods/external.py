@@ -130,16 +130,11 @@ class SyN(ExternalTool):
         where = dict(zip(("mask", "moving_mask"), images[2:], strict=False))
         with TemporaryDirectory() as folder:
             found = ants.registration(
-                *images[:2],
-                type_of_transform="SyNOnly",
-                initial_transform="Identity",
-                flow_sigma=value_in(self.flow_sigma, fixed.ndim),
-                total_sigma=self.total_sigma,
-                reg_iterations=value_in(self.iterations, fixed.ndim),
-                outprefix=str(Path(folder) / "syn"),
-                **metric,
-                **where,
-            )
+                *images[:2], type_of_transform="SyNOnly", initial_transform="Identity",
+                flow_sigma=value_in(self.flow_sigma, fixed.ndim), total_sigma=self.total_sigma,
+                reg_iterations=value_in(self.iterations, fixed.ndim), outprefix=str(Path(folder) / "syn"),
+                **metric, **where,
+            )  # fmt: skip
             return np.moveaxis(ants.image_read(found["fwdtransforms"][0]).numpy(), -1, 0)
 
 
@@ -181,20 +176,14 @@ class FFD(ExternalTool):
         names = parameters.GetDefaultParameterMap("bspline", self.levels, self.spacing)
         names["Metric"] = ["AdvancedMeanSquares", "TransformBendingEnergyPenalty"]
         changed = {
-            "Registration": "MultiMetricMultiResolutionRegistration",
-            "Metric0Weight": 1,
-            "Metric1Weight": self.bending,
-            "MaximumNumberOfIterations": self.iterations,
-            "NumberOfSpatialSamples": self.samples,
-            "ImageSampler": "RandomCoordinate",
-            "NumberOfSamplesForExactGradient": 4096,  # for the step sizes: more take far longer, to the same end
-            "MaximumStepLength": self.step,
+            "Registration": "MultiMetricMultiResolutionRegistration", "Metric0Weight": 1, "Metric1Weight": self.bending,
+            "MaximumNumberOfIterations": self.iterations, "MaximumStepLength": self.step, "RandomSeed": 1,
+            "ImageSampler": "RandomCoordinate", "NumberOfSpatialSamples": self.samples,
             "NewSamplesEveryIteration": "true",
-            "AutomaticTransformInitialization": "false",
-            "ResultImagePixelType": "float",
-            "RandomSeed": 1,
+            "NumberOfSamplesForExactGradient": 4096,  # for the step sizes: more take far longer, to the same end
             "RequiredRatioOfValidSamples": 0.001 if where else 0.25,  # samples outside a mask are not valid
-        }
+            "AutomaticTransformInitialization": "false", "ResultImagePixelType": "float",
+        }  # fmt: skip
         for name, value in changed.items():
             names[name] = [str(value)]
         parameters.AddParameterMap(names)

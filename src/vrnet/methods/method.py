@@ -1,5 +1,6 @@
 """What others need to know of a method. Nobody outside this folder asks for its type."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
@@ -54,6 +55,12 @@ class Card:
             raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
         if self.normalisation not in get_args(Scaling):
             raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
+
+
+def made_by_fields(made_by: Mapping[str, str | None]) -> dict[str, Any]:
+    """What a card says of that which made a model: version, commit, torch and, where it is told, device."""
+    named = {"version": "vrnet", "commit": "commit", "torch": "torch", "device": "device"}
+    return {field: made_by.get(name) or "" for field, name in named.items()}
 
 
 class LossTerms(NamedTuple):

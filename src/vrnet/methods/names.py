@@ -25,7 +25,7 @@ from vrnet.methods.averaged import AVERAGED, Averaged, averaged
 from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
 from vrnet.methods.bundled import BUNDLED, MODELS, SOLVER, Default, bundled_file, is_bundled, load_bundled
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import Card, Images, Method, Scaling, Trainable
+from vrnet.methods.method import Card, Images, Method, Scaling, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import PAPER
@@ -34,9 +34,7 @@ from vrnet.methods.weights import (
     SUFFIX,
     load_method,
     load_weights,
-    made_by_fields,
     parse_learned,
-    read_card,
     save_weights,
     template_shape,
 )
@@ -48,12 +46,9 @@ from vrnet.variational.regularizers import REGULARIZERS
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
 """Every method that can register as it is, but for the solvers and the bundled models."""
 EXAMPLES = (
-    *PAPER,
-    *(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER),
-    VoxelMorph(),
-    Siamese(),
-    RCNet(),
-)
+    *PAPER, *(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER),
+    VoxelMorph(), Siamese(), RCNet(),
+)  # fmt: skip
 """Learned methods whose names may have been meant."""
 
 
@@ -233,7 +228,7 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     """The learned method of a name, with its settings; BadInput if there is nothing to train."""
     alone, (base, _) = without_average(name), split_name(name)
     if is_bundled(alone):
-        method = read_card(bundled_file(alone)).method
+        method = load_bundled(alone).card.method
         if template_shape(method):
             raise BadInput(f"{alone} has nothing to learn: `vrnet template` makes others, of your own images")
         raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
@@ -283,15 +278,9 @@ def network(
 
 
 def save_network(
-    net: nn.Module,
-    path: str | PathLike[str],
-    name: str,
-    spacing: tuple[float, ...],
-    *,
-    trained_on: str = "data of its own",
-    scaling: Scaling = "jointly",
-    uses_labels: bool = False,
-) -> None:
+    net: nn.Module, path: str | PathLike[str], name: str, spacing: tuple[float, ...], *,
+    trained_on: str = "data of its own", scaling: Scaling = "jointly", uses_labels: bool = False,
+) -> None:  # fmt: skip
     """Write a network that was trained elsewhere, so that `vrnet register --weights` and `vrnet.load_method` use it.
 
     `name` is that by which it was made; `spacing`, in mm, is that of the images it was trained on, one number per axis;

@@ -14,7 +14,7 @@ from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, Trainabl
 from vrnet.methods.parameters import changes, check_at_most
 from vrnet.networks import denoisers
 from vrnet.networks.unet import half_unet, he_initialised, unet
-from vrnet.variational.cascade import Cascade, DataStep, Initializer, Keep, Step, no_motion
+from vrnet.variational.cascade import Cascade, DataStep, Initializer, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L2
 
 NO_DATA = "none"
@@ -127,7 +127,7 @@ class VRNet(Trainable):
         net = self._net(d, 2 if kind.sees_images else d)
         denoise = kind.make(he_initialised(net) if self.start_weights == "he" else net)
         if self.data == NO_DATA:
-            data: nn.Module = Keep()
+            data: nn.Module = nn.Identity()
         else:
             prox = DataStep(DATA_TERMS[self.data], self.theta)
             prox.requires_grad_(self.penalty == "learned")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from os import PathLike
@@ -85,12 +85,6 @@ KEY = "vrnet"
 ADVICE = "give a file that this version's vrnet train wrote"
 
 
-def made_by_fields(made_by: Mapping[str, str | None]) -> dict[str, Any]:
-    """What a card says of that which made a model: version, commit, torch and, where it is told, device."""
-    named = {"version": "vrnet", "commit": "commit", "torch": "torch", "device": "device"}
-    return {field: made_by.get(name) or "" for field, name in named.items()}
-
-
 def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -> None:
     """Write a model; in half precision it takes half the room."""
     check_file(path, (SUFFIX,))
@@ -166,7 +160,7 @@ UNIT_RATIO = 16
 class Trained(Method):
     """A learned method with weights, ready to register."""
 
-    card: Card = field()
+    card: Card = field()  # without a default, which `Method` has
     models: ModelOnDevices = field(repr=False)
     file: str
     """The name of the file that it came from."""

@@ -20,8 +20,8 @@ from vrnet.errors import BadInput
 from vrnet.fields.calculus import warp_labels
 from vrnet.files import exists, write_rows
 from vrnet.methods.bundled import bundled_file, is_bundled
-from vrnet.methods.method import Card, Trainable
-from vrnet.methods.weights import load_weights, made_by_fields, read_card, save_weights, template_shape
+from vrnet.methods.method import Card, Trainable, made_by_fields
+from vrnet.methods.weights import load_weights, read_card, save_weights, template_shape
 from vrnet.provenance import provenance
 from vrnet.training.loss import Loss, loss_of
 from vrnet.training.pairs import Pairs
@@ -69,19 +69,10 @@ Watch = Callable[[TrainingStatus], None]
 
 
 def fit(
-    method: Trainable,
-    train: PreparedSplit,
-    val: PreparedSplit,
-    settings: Training,
-    folder: Path,
-    *,
-    start_from: str | Path | None = None,
-    device: str = "auto",
-    devices: int = 1,
-    nodes: int = 1,
-    resume: bool = False,
-    watch: Watch = lambda status: None,
-) -> TrainingResult:
+    method: Trainable, train: PreparedSplit, val: PreparedSplit, settings: Training, folder: Path, *,
+    start_from: str | Path | None = None, device: str = "auto", devices: int = 1, nodes: int = 1,
+    resume: bool = False, watch: Watch = lambda status: None,
+) -> TrainingResult:  # fmt: skip
     """Train a method; the folder then holds what `run.py` says. Ctrl-C and SIGTERM leave a run that can be resumed.
 
     `start_from` names weights to begin with: a bundled model or a file. `watch` is called with a TrainingStatus about
@@ -93,13 +84,10 @@ def fit(
         other = "" if template_shape(start_card.method) else f"train {start_card.method}, or "
         raise BadInput(f"{start_from} holds {holds}, which cannot start {wanted}: {other}give other weights")
     config = {
-        "method": str(method),
-        "dimension": d,
-        "data": train.data,
-        "subjects": {part.split: part.names for part in (train, val)},
-        "training": asdict(settings),
+        "method": str(method), "dimension": d, "data": train.data,
+        "subjects": {part.split: part.names for part in (train, val)}, "training": asdict(settings),
         "start_from": None if start_from is None else str(start_from),
-    }
+    }  # fmt: skip
     loss_of(method, settings)  # which fails at once where there is no such term
     pairs = Pairs.from_split(train, settings.uses_labels)
     if devices < 1 or nodes < 1:
@@ -123,17 +111,14 @@ def fit(
             if start_from is not None and not exists(folder / CHECKPOINT):
                 start, _ = load_weights(find_start(str(start_from)))
                 trainer.model.load_state_dict(start.state_dict())
+            trained_on = f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps"
             card = Card(
-                str(method),
-                d,
-                spacing,
-                "each" if train.pairs_across_subjects else "jointly",
-                f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps",
+                str(method), d, spacing, "each" if train.pairs_across_subjects else "jointly", trained_on,
                 labels_in_training=settings.uses_labels or bool(start_card and start_card.labels_in_training),
                 flips_in_training=settings.mirrors,
                 started_from=f"{Path(str(start_from)).name} ({start_card.trained_on})" if start_card else "",
                 **made_by_fields(made_by),
-            )
+            )  # fmt: skip
             return TrainingLoop(trainer, val.load(), folder, card).run(watch, stop_requested)
 
 

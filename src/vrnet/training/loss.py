@@ -109,15 +109,11 @@ def one_minus_dice(overlaps: Float[Tensor, "3 *b k"]) -> Float[Tensor, "*b"]:
 def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss:
     """What a method is trained with: its own terms, unless the settings name others, and what these add to them."""
     penalties = {name: one for name, one in {**REGULARIZERS, **TRAINING_PENALTIES}.items() if one.is_for_training}
-    return Loss(
-        settings.alpha,
-        parse_sum(settings.similarity or method.loss.similarity, DATA_TERMS),
-        parse_sum(settings.smoothness or method.loss.smoothness, penalties),
-        settings.consistency,
-        settings.labels_weight,
-        settings.batch_dice,
-        tuple(structures) if settings.uses_labels else (),
-    )
+    similarity = parse_sum(settings.similarity or method.loss.similarity, DATA_TERMS)
+    smoothness = parse_sum(settings.smoothness or method.loss.smoothness, penalties)
+    labels = tuple(structures) if settings.uses_labels else ()
+    weights = settings.consistency, settings.labels_weight, settings.batch_dice
+    return Loss(settings.alpha, similarity, smoothness, *weights, labels)
 
 
 def parse_sum(text: str, known: Mapping[str, Any]) -> Any:

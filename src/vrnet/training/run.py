@@ -19,18 +19,6 @@ CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.sa
 FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
 Row = dict[str, int | float]
 """A row of metrics.csv: the step, the mean loss since the row before, the rate, the scores on validation."""
-Setting = None | bool | int | float | str | tuple[Any, ...] | dict[str, Any]
-
-
-@dataclass(frozen=True)
-class ValidationRow:
-    """What a `Row` has."""
-
-    step: int
-    loss: float
-    rate: float
-    val_loss: float
-    val_dice: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +29,7 @@ class RunConfig:
     dimension: int
     data: str
     subjects: dict[str, Any]
-    training: dict[str, Setting]
+    training: dict[str, Any]
     provenance: tuple[dict[str, str | None], ...]
     start_from: str | None = None
 
@@ -76,13 +64,16 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep others from training in the folder meanwhile: BadInput for them."""
+        """Keep others from training in the folder meanwhile: BadInput for them, and where it cannot be written in."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with files.hold_lock(self.folder / ".lock"):
                 yield
         except BlockingIOError as error:
             told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
+            raise BadInput(told) from error
+        except OSError as error:
+            told = f"cannot write in {self.folder} ({error.strerror}): make room, then `resume`"
             raise BadInput(told) from error
 
     def begin(self, config: Mapping[str, Any], provenance: Mapping[str, str | None]) -> None:
@@ -122,11 +113,6 @@ class Progress:
     """Steps done."""
     rows: list[Row]
     """One row per validation."""
-
-    def __post_init__(self) -> None:
-        steps = [0, *(files.convert_record(row, ValidationRow).step for row in self.rows), self.step]
-        if steps != sorted(steps):
-            raise BadInput(f"its validations are at steps {steps[1:-1]}, and it is at step {self.step}")
 
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, loss_sum: Tensor) -> None:

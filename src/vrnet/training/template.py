@@ -19,8 +19,8 @@ from vrnet.fields.calculus import compose, relative_spacing, smooth, warp
 from vrnet.fields.inverse import invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.methods.method import Card
-from vrnet.methods.weights import DETAIL, made_by_fields, make_solver
+from vrnet.methods.method import Card, made_by_fields
+from vrnet.methods.weights import DETAIL, make_solver
 from vrnet.provenance import provenance
 from vrnet.training.pairs import Pairs
 from vrnet.variational.initialisers import ThroughTemplate

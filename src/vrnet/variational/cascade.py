@@ -104,15 +104,9 @@ class Denoise(nn.Module):
         return replace(state.move_to(v), memory=memory)
 
 
-class Keep(nn.Module):
-    """u = v: no data step."""
-
-    def forward(self, state: State) -> State:
-        return state
-
-
 class Step(nn.Module):
-    """Two half steps, one after the other: data, then denoise; in the authors' released code the other way round."""
+    """Two half steps, one after the other: data (nn.Identity if there is none), then denoise; in the authors' released
+    code the other way round."""
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
