@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from vrnet.app.subject import RegisterSubject
+from vrnet.app.subject import SubjectWork
 from vrnet.cohort.table import read_table
 from vrnet.methods.names import parse_method
 from vrnet.vocabulary import RegistrationOptions
@@ -46,7 +46,7 @@ def used_bytes():
 
 def main(folder, count):
     options = RegistrationOptions(device="cpu")
-    work = RegisterSubject(parse_method("Gaussian-L2", None, ("levels=1", "warps=2")).pin(), options)
+    work = SubjectWork(parse_method("Gaussian-L2", None, ("levels=1", "warps=2")).pin(), options)
     subject, process, sizes = read_table(Path(folder) / "pairs.csv").subjects[0], psutil.Process(), []
     for run in range(int(count)):
         with TemporaryDirectory(dir=IN_MEMORY) as place:

@@ -163,7 +163,7 @@ def test_whoever_stops_a_run_is_told_how_to_go_on(vrnet, pairs, tmp_path, monkey
     def stop(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vrnet.app.subject.RegisterSubject.__call__", stop)
+    monkeypatch.setattr("vrnet.app.subject.SubjectWork.__call__", stop)
     status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
     assert (status, "Stopped: 0 of 3 subjects are done. To go on: vrnet cohort" in said) == (130, True)
     assert not list((tmp_path / "out" / ".working").iterdir())

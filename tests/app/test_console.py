@@ -6,17 +6,7 @@ import pytest
 from rich.console import Console
 
 from vrnet.app import console
-from vrnet.app.console import (
-    best_score,
-    metrics_table,
-    print_line,
-    show_errors_only,
-    stage_progress,
-    status_line,
-    summary_table,
-    tally_line,
-    training_bar,
-)
+from vrnet.app.console import metrics_table, stage_progress, status_line, tally_line, training_bar
 from vrnet.cohort.run import Tally
 from vrnet.report.measures import NAMES, summary
 from vrnet.training.fit import TrainingStatus
@@ -75,10 +65,11 @@ def test_every_kind_of_hausdorff_distance_is_explained_where_there_is_one(monkey
     """By the word that its row has."""
     printed = []
     monkeypatch.setattr(console, "print_line", printed.append)
-    console.print_metrics(METRICS)
+    verdict = {"verdict": {"level": "good", "reasons": [], "try": []}}
+    console.print_result(METRICS | verdict, [])
     assert not printed
     distances = {key: dice("12")["dice"] for key in NAMES if "hausdorff" in key}
-    console.print_metrics(METRICS | distances)
+    console.print_result(METRICS | verdict | distances, [])
     (legend,) = printed
     kinds = [row.name.partition(", ")[2].removesuffix(" (mm)") for row in summary(distances)]
     assert len(kinds) == 3
@@ -87,14 +78,6 @@ def test_every_kind_of_hausdorff_distance_is_explained_where_there_is_one(monkey
 
 def test_a_transform_by_file_took_no_time():
     assert "Seconds" not in metrics_text(METRICS | {"seconds": None, "slice_by_slice": None})
-
-
-def test_a_summary_has_what_there_was_before_where_that_can_be_known():
-    metrics = {"dice_mean": {"mean": 0.75, "std": 0.125}, "seconds": {"mean": 4.5, "std": 1.5}}
-    what = {"method": "TV-L1", "data": "acdc", "split": "test", "subjects": 2}
-    text = rendered(summary_table({**what, "metrics": metrics, "before": {"dice_mean": {"mean": 0.5, "std": 0.25}}}))
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
-    assert rows == [["dice_mean", "0.500", "0.750", "0.125"], ["seconds", "", "4.50", "1.50"]]
 
 
 def test_stages_are_shown_on_the_error_stream(capsys):
@@ -137,9 +120,9 @@ def test_a_log_of_a_cohort_has_a_line_soon_while_nothing_ends_and_then_few(monke
 def test_the_line_of_a_cohort_tells_how_fast_it_is_and_how_long_it_takes():
     assert tally_line(Tally(2, has_workers=False), None) == "0 done, 0 failed, 2 left, no worker yet"
     tally = Tally(40, 9, {"p9": "no image"})
-    assert tally_line(tally, 0.05) == "9 done, 1 failed, 30 left, 3 per minute, 10 min left"
-    assert tally_line(tally, 2.0).endswith("2 per second, 15 s left")
-    assert tally_line(tally, 1e-4).endswith("0.006 per minute, 3.5 days left")
+    assert tally_line(tally, 0.05) == "9 done, 1 failed, 30 left, 3 per minute, 0:10:00 left"
+    assert tally_line(tally, 2.0).endswith("2 per second, 0:00:15 left")
+    assert tally_line(tally, 1e-4).endswith("0.006 per minute, 3 days, 11:20:00 left")
 
 
 def status(step=12_345, thetas=(), scores=None):
@@ -162,37 +145,12 @@ def test_the_training_bar_fits_a_terminal_with_six_thetas(monkeypatch):
     assert line.rstrip().endswith(("-:--:--", ":00"))
 
 
-def test_in_a_file_there_is_one_line_per_validation(capsys):
+def test_in_a_file_training_is_told_of_from_time_to_time(capsys, monkeypatch):
+    monkeypatch.setattr(console, "FIRST_LINE_SECONDS", 0.02)
     with training_bar("R-L1-1x1") as watch:
-        for step in range(10, 50, 5):
-            watch(status(step, scores={"step": step // 20 * 20} if step >= 20 else {}))
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("20/", "40/"))]
-    assert len(lines) == 2
-
-
-def test_the_best_row_is_told_by_what_it_was_chosen_by():
-    before = {"unregistered": {"val_loss": 0.05, "val_dice": 0.6}}
-    best = best_score({"step": 40, "val_loss": 0.02, "val_dice": 0.75}, before)
-    assert best == "after 40 steps: Dice 0.750 (unregistered 0.600)"
-    assert best_score({"step": 40, "val_loss": 0.02}, before) == "after 40 steps: loss 0.0200 (unregistered 0.0500)"
-    start = {"before fine-tuning": {"val_loss": 0.03, "val_dice": 0.7}}
-    best = best_score({"step": 40, "val_loss": 0.02, "val_dice": 0.75}, before | start)
-    assert best == "after 40 steps: Dice 0.750 (unregistered 0.600, before fine-tuning 0.700)"
-
-
-@pytest.fixture
-def quiet_again():
-    yield
-    console.screen.quiet = console.bar_screen.quiet = False
-
-
-def test_a_silenced_process_shows_errors_only(capsys, quiet_again):
-    show_errors_only()
-    with stage_progress() as stage:
-        stage("reading")(0.5)
-    print_line("a line")
-    console.error_screen.print("wrong")
-    assert capsys.readouterr() == ("", "wrong\n")
+        watch(status(20))
+        time.sleep(0.3)
+    assert capsys.readouterr().err.splitlines()[0] == status_line(status(20))
 
 
 NUMBERS = [f"{k}.{k}{k}{k}" for k in range(1, 9)]
@@ -241,6 +199,6 @@ def test_names_and_cells_are_shown_and_not_obeyed(is_terminal, monkeypatch):
 def test_what_a_bar_says_is_no_markup(capsys):
     with console.stage_progress() as stage:
         stage("registering [red]a[/red]\x1b[2J")(0.5)
-        columns = console.TextColumn("{task.description}", markup=False)
+        columns = console.progress.TextColumn("{task.description}", markup=False)
         assert columns.markup is False
     assert "\x1b[2J" not in capsys.readouterr().err

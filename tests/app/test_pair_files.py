@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation
 from tests.app.outputs import read_json
 from tests.models import saved
 from vrnet import BadInput, Grid, Image, InputWarning, PairResult, Transform, load_method, parse, write_image
-from vrnet.app.pair_files import find_or_load, landmark_error, notes_on, phantom_pair, read_pair, register_files
+from vrnet.app.pair_files import landmark_error, notes_on, phantom_pair, read_pair, register_files
 from vrnet.cardiac.labels import shown
 from vrnet.data.labels import read_label_names
 from vrnet.images.grid import Affine
@@ -25,8 +25,6 @@ from vrnet.registration.intensity import Remap
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair
 from vrnet.vocabulary import RegistrationOptions
-
-CPU = RegistrationOptions(device="cpu")
 
 
 def quiet(name):
@@ -115,23 +113,18 @@ def test_what_is_written_and_said_names_what_the_default_came_to(pair, tmp_path)
     assert (metrics["method"], metrics["weights"]) == ("short-axis", "short_axis.safetensors")
     assert stages[0] == "registering with short-axis"
     assert "averaged with acdc, train: 40 subjects, 1685 steps, at 1.8 x 1.8 mm" in page
-    assert find_or_load(stage, pair, "DEFAULT", options=CPU).method == "short-axis"
     assert metrics["dice"]["after"]["mean"] > 0.9
 
 
 @pytest.mark.release
-def test_a_trained_model_is_named_with_its_weights_and_evaluated_as_it_is_registered(pair, tmp_path):
+def test_a_trained_model_is_named_with_its_weights(pair, tmp_path):
     path = saved(tmp_path)
-    result, metrics, _ = register_files(quiet, pair, load_method(path), tmp_path / "out", report=True)
+    _, metrics, _ = register_files(quiet, pair, load_method(path), tmp_path / "out", report=True)
     assert (metrics["method"], metrics["weights"]) == ("C-L2-2x1-w2", "m.safetensors")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "m.safetensors" in page
     assert "on phantoms, at 1.8 x 1.8 mm, by vrnet 0.1.0" in page
     assert "Conv2d" not in page
-    again = find_or_load(quiet, pair, "c-l2-2x1-w2", path, options=CPU)
-    assert_allclose(again.transform.displacement, result.transform.displacement, atol=1e-6)
-    with pytest.raises(BadInput, match="leave out --weights"):
-        find_or_load(quiet, pair, "t.nii.gz", path)
 
 
 @pytest.mark.release

@@ -6,14 +6,13 @@ help says what happens without it.
 
 import re
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import redirect_stderr
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import partial
 from io import StringIO
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 from tyro import constructors
@@ -25,48 +24,31 @@ from vrnet.vocabulary import DeviceChoice
 if TYPE_CHECKING:
     from vrnet.app.pair_files import Known
     from vrnet.data.prepared import Source
-    from vrnet.methods.method import Images, Method
+    from vrnet.methods.method import Images
     from vrnet.methods.names import MethodSpec
 
 registry = constructors.ConstructorRegistry()
-CONFIG = (tyro.conf.FlagCreatePairsOff,)
+OPTIONS: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": registry}
+"""What tyro is told in every call."""
 
 
-@runtime_checkable
-class Command(Protocol):
-    """A command whose options were read."""
-
-    def run(self) -> None:
-        """Do what was asked for; BadInput if that cannot be."""
-        ...
-
-
-def read_command(name: str, kind: type[Command], words: Sequence[str]) -> Command:
-    """The command that the words after its name make; BadInput in tyro's words where they make none."""
+def read_command(name: str, kind: type[Any], words: Sequence[str]) -> Any:
+    """The command that the words after its name make; BadInput in tyro's words where they make none: what it says in a
+    box is wrong, and which option it supposes was meant, without the box and the help in it."""
     said = StringIO()
     try:
         with redirect_stderr(said):
-            return tyro.cli(kind, args=words, prog=f"vrnet {name}", config=CONFIG, registry=registry)
+            return tyro.cli(kind, args=words, prog=f"vrnet {name}", **OPTIONS)
     except SystemExit as end:
-        if end.code:
-            raise BadInput(f"{one_line(said.getvalue())}; `vrnet {name} --help` says more") from None
-        raise
-
-
-def one_line(box: str) -> str:
-    """What tyro says in a box is wrong, and which option it supposes was meant, without the box and the help in it."""
-    _, *lines = (line.strip("│").rstrip() for line in box.splitlines())
+        if not end.code:
+            raise
+    _, *lines = (line.strip("│").rstrip() for line in said.getvalue().splitlines())
     is_rule = re.compile(r"\W*[─-]{4,}\W*").fullmatch
-    wrong = takewhile(lambda line: not is_rule(line), lines[1 if is_rule(lines[0]) else 0 :])
-    said = " ".join(line.strip() for line in wrong if line[:7].strip())
+    box = takewhile(lambda line: not is_rule(line), lines[1 if is_rule(lines[0]) else 0 :])
+    wrong = " ".join(line.strip() for line in box if line[:7].strip()).rstrip(".")
     meant = re.search(r"Perhaps you meant:\W+?(--[\w-]+)", "\n".join(lines))
-    return said.rstrip(".") + (f" (did you mean {meant[1]}?)" if meant else "")
-
-
-def print_completion(commands: Mapping[str, type[Command]], words: Sequence[str]) -> NoReturn:
-    """Print the completion of all commands for a shell, or write it to a file."""
-    tyro.extras.subcommand_cli_from_dict(dict(commands), args=words, prog="vrnet", config=CONFIG, registry=registry)
-    raise AssertionError("tyro ends the process once it has printed that")
+    hint = f" (did you mean {meant[1]}?)" if meant else ""
+    raise BadInput(f"{wrong}{hint}; `vrnet {name} --help` says more")
 
 
 @registry.struct_rule
@@ -80,13 +62,9 @@ def dataclass_rule(info: constructors.StructTypeInfo) -> constructors.StructCons
         if default is None or default is False or default is True or default == ():  # shown only if the type says so
             kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else [hint]
             hint = Annotated[kind, tyro.conf.DisallowNone, tyro.conf.arg(help_behavior_hint=""), *marks]
-        found.append(constructors.StructFieldSpec(field.name, hint, default, partial(help_text, info.type, field.name)))
+        help_text = lambda name=field.name: field_docstrings(info.type).get(name)  # noqa: E731  looked up when shown
+        found.append(constructors.StructFieldSpec(field.name, hint, default, help_text))
     return constructors.StructConstructorSpec(info.type, tuple(found))
-
-
-def help_text(kind: type, name: str) -> str | None:
-    """The docstring below a field, which is looked up when it is shown."""
-    return field_docstrings(kind).get(name)
 
 
 # What several commands share: kinds of arguments, and groups of options that belong together.
@@ -96,16 +74,6 @@ Group = Annotated[T, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
 """A dataclass of options, which become options of the command that has it as a field."""
 Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
-Folder = Annotated[
-    Path,
-    constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="DIR",
-        instance_from_str=lambda words: folder(words[0]),
-        is_instance=lambda value: isinstance(value, Path),
-        str_from_instance=lambda path: [str(path)],
-    ),
-]
 OptionalFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 OptionalFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
@@ -116,20 +84,21 @@ TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRA
 NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
 Jobs = Annotated[int, tyro.conf.arg(metavar="N")]
 
-FILE_SUFFIXES = (
-    ".nii.gz", ".nii", ".mha", ".mhd", ".nrrd", ".nhdr", ".hdr", ".img", ".dcm", ".png", ".jpg", ".jpeg", ".h5", ".tfm",
-    ".txt", ".mat",
-)  # fmt: skip
-"""Of images and transforms."""
 
-
-def folder(word: str) -> Path:
+def read_folder(words: list[str]) -> Path:
     """A folder; ValueError where it is named as a file: `register --out x.nii.gz` is meant to give one."""
-    if suffix := next((each for each in FILE_SUFFIXES if word.lower().endswith(each)), None):
-        raise ValueError(f"this is a folder, not a file: give a name without {suffix}")
-    return Path(word)
+    files = r"\.(nii(\.gz)?|mha|mhd|nrrd|nhdr|hdr|img|dcm|png|jpe?g|h5|tfm|txt|mat)$"
+    if suffix := re.search(files, words[0], re.IGNORECASE):
+        raise ValueError(f"this is a folder, not a file: give a name without {suffix[0]}")
+    return Path(words[0])
 
 
+Folder = Annotated[
+    Path,
+    constructors.PrimitiveConstructorSpec(
+        1, "DIR", read_folder, lambda value: isinstance(value, Path), lambda path: [str(path)]
+    ),
+]
 OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"
 """The fields of SourceOptions."""
 
@@ -154,22 +123,11 @@ class MethodOptions:
     """Average over flips and quarter turns: slow, may gain a little."""
     parameters: Group[ParameterOptions]
 
-    @property
-    def asked(self) -> tuple[Path | None, tuple[str, ...], bool]:
-        """All of it: weights, settings, and whether to average."""
-        return self.weights, self.parameters.settings, self.average
-
-    def choose(self, name: str) -> "Method":
+    def spec(self, name: str, images: "Images" = "pair") -> "MethodSpec":
         """The method of a name, or the one that the weights are of; BadInput if it cannot register."""
         from vrnet.methods.names import parse_method
 
-        return parse_method(name, *self.asked).load()
-
-    def choice(self, name: str, images: "Images" = "pair") -> "MethodSpec":
-        """The same for other processes, which load it themselves."""
-        from vrnet.methods.names import parse_method
-
-        return parse_method(name, *self.asked, images).pin()
+        return parse_method(name, self.weights, self.parameters.settings, self.average, images)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +142,6 @@ class MaskOptions:
 
     @property
     def files(self) -> tuple[Path | None, Path | None]:
-        """Those of fixed and of moving."""
         return self.fixed_mask, self.moving_mask
 
 
@@ -204,9 +161,10 @@ class EvaluationOptions:
 
         if self.ignore_recorded:
             refuse_options(self, ("ignore_masks",), "with --ignore-recorded, which ignores more: leave that out")
+            return Known(self.masks.files)
         if self.ignore_masks:
             refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave out one or the other")
-        return Known.of(transform, fixed, moving, self.masks.files, self.ignore_masks, self.ignore_recorded)
+        return Known.of(transform, fixed, moving, self.masks.files, self.ignore_masks)
 
 
 @dataclass(frozen=True, kw_only=True)

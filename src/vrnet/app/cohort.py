@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vrnet.app import arguments as args
-from vrnet.app.console import cohort_progress, end_if_any, method_title, print_line, this_command
+from vrnet.app.console import cohort_progress, exit_if, method_title, print_line, this_command
 from vrnet.errors import BadInput, counted, some
 from vrnet.vocabulary import RegistrationOptions
 
 if TYPE_CHECKING:
-    from vrnet.app.subject import RegisterSubject, TrackSubject
+    from vrnet.app.subject import SubjectWork
     from vrnet.cohort.results import CohortFolder, Plan, Recipe
     from vrnet.cohort.run import Tally, Task
     from vrnet.cohort.table import CohortTable
@@ -28,8 +28,6 @@ ENDED = "done", "failed"
 """The states of subjects that are not left."""
 MAX_SHOWN = 10
 """Lines about missing files, about changes, and about reasons of failures."""
-MAX_SUSPECTS = 3
-"""Subjects that are named as the first to look at; the page ranks all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,18 +162,18 @@ class Cohort:
             print_line(f"Shard {self.shard}: {done:,} done, {failed:,} failed, {tally.left:,} left.")
             say(failure_lines(tally.reasons))
             print_line("The last shard to end writes the tables.")
-            end_if_any(failed + tally.left)
+            exit_if(failed + tally.left > 0)
             return
         summary, rows = write_tables(folder, table, recipe)
         say(ending_lines(summary, rows))
         if summary["failed"]:
             print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
         print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
-        end_if_any(summary["failed"] + summary["left"])
+        exit_if(summary["failed"] + summary["left"] > 0)
 
-    def work(self, table: "CohortTable") -> "RegisterSubject | TrackSubject":
+    def work(self, table: "CohortTable") -> "SubjectWork":
         """What is done to each subject; BadInput if something is asked for that cannot be done to it."""
-        from vrnet.app.subject import RegisterSubject, TrackSubject
+        from vrnet.app.subject import SubjectWork
         from vrnet.cardiac.labels import heart_of
         from vrnet.cohort.table import CINES
         from vrnet.data.labels import names_told_by_files, read_label_names
@@ -183,27 +181,25 @@ class Cohort:
 
         if self.scheduler is None:
             find_device(self.options.device)  # which fails at once if there is none
-        are_cines = table.kind is CINES
-        method = self.method_options.choice(self.method, "cine" if are_cines else "pair")
+        are_cines, options = table.kind is CINES, self.options
+        method = self.method_options.spec(self.method, "cine" if are_cines else "pair").pin()
         names: Mapping[int, str] = {}
         if self.label_names is not None:
             names = read_label_names(self.label_names)
             if not any(one.has_labels for one in table.subjects):
                 raise BadInput(f"names of labels are given, but not the labels: {table.path} names no labels")
-        elif not are_cines:  # of which they are known
+        elif not are_cines:
             files = (file for one in table.subjects for column, file in one.files.items() if column.endswith("labels"))
             if names := names_told_by_files(files):
                 told = ", ".join(f"{label} {name}" for label, name in names.items())
                 print_line(f"Structures are called as in ACDC, whose names the files of the labels have: {told}.")
-        pairs = tuple(names.items())
-        if not are_cines:
-            return RegisterSubject(method, self.options, self.report, self.bids, pairs)
-        if names:
-            heart_of(names)  # which fails at once if the wall has no name
-        known = RegistrationOptions(slices=self.options.slices, device=self.options.device)
-        if self.options != known:
-            raise BadInput("cines are tracked: leave out --affine, --brightness, --match-intensities and --folds")
-        return TrackSubject(method, known, self.report, self.bids, pairs)
+        if are_cines:
+            if names:
+                heart_of(names)  # which fails at once if the wall has no name
+            options = RegistrationOptions(slices=self.options.slices, device=self.options.device)
+            if options != self.options:
+                raise BadInput("cines are tracked: leave out --affine, --brightness, --match-intensities and --folds")
+        return SubjectWork(method, options, self.report, self.bids, tuple(names.items()), are_cines)
 
     def do(self, plan: "Plan", task: "Task") -> "Tally":
         """Do what is to do, here or elsewhere."""
@@ -237,11 +233,8 @@ def say(lines: Iterable[str]) -> None:
         print_line(line)
 
 
-# What is written of all subjects together.
-
-
 def planned_tables(recipe: "Recipe") -> tuple[str, ...]:
-    """The names of the files."""
+    """The names of the files that are written of all subjects together."""
     from vrnet.app.layouts import DESCRIPTION, IGNORE
     from vrnet.cohort.summary import SUMMARY, TABLE
     from vrnet.report.cohort import INDEX
@@ -278,7 +271,7 @@ def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe")
         write_index(staged / INDEX, data, summary, method)
         if recipe["bids"]:
             write_json(DESCRIBED, staged / DESCRIPTION)
-            write_bytes(IGNORED.encode(), staged / IGNORE)
+            write_bytes("".join(f"{name}\n" for name in IGNORED).encode(), staged / IGNORE)
     return summary, rows
 
 
@@ -326,7 +319,7 @@ def ending_lines(summary: Mapping[str, Any], rows: "Sequence[Row]") -> Iterator[
     if bad := [str(row["subject"]) for row in rows if row.get("verdict") == "failed"]:
         yield f"Verdict {WORDS['failed']}: {some(bad)}."
     suspects = [row for row in rows if row["status"] == "done" and row.get("suspicion_by")]
-    if first := sorted(suspects, key=lambda row: -row["suspicion"])[:MAX_SUSPECTS]:
+    if first := sorted(suspects, key=lambda row: -row["suspicion"])[:3]:
         names = summary["recipe"].get("label_names") or {}
         told = "; ".join(f"{row['subject']} ({heading(row['suspicion_by'], names)})" for row in first)
         yield f"Look first at what is farthest from the others: {told}."

@@ -4,56 +4,22 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from datetime import timedelta
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from rich import progress
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from vrnet.errors import InputWarning, Stage, counted
+from vrnet.errors import InputWarning, Stage
 
 if TYPE_CHECKING:
     from vrnet.cohort.run import Tally
-    from vrnet.paper import tables as paper
     from vrnet.training.fit import TrainingStatus
-
-
-FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
-"""Until the first line of progress in a log, and between two lines."""
-
-
-@contextmanager
-def from_time_to_time(say: Callable[[], None]) -> Iterator[None]:
-    """Say something again and again meanwhile, also while nothing ends: whoever reads a log must see that the run
-    lives."""
-    end = Event()
-
-    def repeat() -> None:
-        seconds = FIRST_LINE_SECONDS
-        while not end.wait(seconds):
-            seconds = LINE_SECONDS
-            say()
-
-    speaker = Thread(target=repeat, daemon=True)
-    speaker.start()
-    try:
-        yield
-    finally:
-        end.set()
-        speaker.join()
 
 
 class Screen(Console):
@@ -62,18 +28,12 @@ class Screen(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """All text comes by here, that of tables and bars too; what moves the cursor of a bar is marked as such."""
         for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else visible(text), style, control)
+            shown = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+            yield Segment(text if control else shown, style, control)
 
     def on_broken_pipe(self) -> None:
         """Whoever closes a pipe, as `head -1` does, has seen enough: the work goes on in silence."""
         self.quiet = True
-
-
-def visible(text: str) -> str:
-    """The text with characters that a terminal obeys or cannot show, but for ends of lines, as Python writes them."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 screen = Screen(emoji=False)
@@ -81,10 +41,8 @@ error_screen, bar_screen = Screen(stderr=True, emoji=False), Screen(stderr=True,
 VERDICT_COLOURS = {"good": "green", "look": "yellow", "failed": "red"}
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
-MAX_COLUMNS = 8
-"""Columns of a table of the paper that are all shown."""
-MAIN_COLUMNS = ("Dice Avg", "HD Avg", "J<0 %", "p Dice")
-"""How the names of the columns begin that are shown of a table with more than MAX_COLUMNS."""
+FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
+"""Until the first line of progress in a log, and between two lines."""
 
 
 def print_line(line: str) -> None:
@@ -122,31 +80,40 @@ def notes(reword: Callable[[str], str] = str) -> Iterator[None]:
         yield
 
 
-def show_errors_only() -> None:
-    """Hide results and progress: for all but the first of several processes that do one thing."""
-    screen.quiet = bar_screen.quiet = True
-
-
 @contextmanager
-def progress_bar(*columns: ProgressColumn, line: Callable[[Task], str]) -> Iterator[tuple[Progress, TaskID]]:
-    """A bar on the error stream, so that results can be piped, and its task; where that is a file, a line now and
-    then."""
-    with Progress(*columns, console=bar_screen, speed_estimate_period=3600) as bar:
+def progress_bar(
+    *columns: progress.ProgressColumn, line: Callable[[progress.Task], str]
+) -> Iterator[tuple[progress.Progress, progress.TaskID]]:
+    """A bar on the error stream, so that results can be piped, and its task. Where that stream is a file, a line now
+    and then, also while nothing ends: whoever reads a log must see that the run lives."""
+    is_live, end = bar_screen.is_terminal and not bar_screen.is_dumb_terminal, Event()
+    with progress.Progress(*columns, console=bar_screen, speed_estimate_period=3600) as bar:
         task = bar.add_task("starting", total=None, line="starting")
 
-        def print_line_of_task() -> None:
-            bar_screen.print(line(bar.tasks[task]), markup=False, highlight=False, soft_wrap=True)
+        def print_lines() -> None:
+            seconds = FIRST_LINE_SECONDS
+            while not is_live and not end.wait(seconds):
+                seconds = LINE_SECONDS
+                bar_screen.print(line(bar.tasks[task]), markup=False, highlight=False, soft_wrap=True)
 
-        is_live = bar_screen.is_terminal and not bar_screen.is_dumb_terminal
-        with hide_on_failure(bar), nullcontext() if is_live else from_time_to_time(print_line_of_task):
+        speaker = Thread(target=print_lines, daemon=True)
+        speaker.start()
+        try:
             yield bar, task
+        except BaseException:
+            bar.live.transient = True  # an unfinished bar goes: the line that says what is wrong stands alone
+            raise
+        finally:
+            end.set()
+            speaker.join()
 
 
 @contextmanager
 def stage_progress() -> Iterator[Stage]:
     """Shows how far the work is: stage(name) starts the bar anew, and returns what sets how much of that stage is
     done."""
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    name_column, remaining = progress.TextColumn("{task.description}", markup=False), progress.TimeRemainingColumn()
+    columns = name_column, progress.BarColumn(), progress.TaskProgressColumn(), remaining
     with progress_bar(
         *columns, line=lambda now: now.description + (f", {now.percentage:.0f} %" if now.total else "")
     ) as (bar, task):
@@ -163,7 +130,7 @@ def stage_progress() -> Iterator[Stage]:
 @contextmanager
 def cohort_progress() -> Iterator[Callable[["Tally"], None]]:
     """A function that shows how far a cohort is."""
-    columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
+    columns = progress.BarColumn(20), progress.TextColumn("{task.fields[line]}", markup=False)
     with progress_bar(*columns, line=lambda now: str(now.fields["line"])) as (bar, task):
 
         def show(tally: "Tally") -> None:
@@ -174,51 +141,25 @@ def cohort_progress() -> Iterator[Callable[["Tally"], None]]:
 
 
 def tally_line(tally: "Tally", per_second: float | None) -> str:
-    """12 done, 1 failed, 27 left, 3.2 per minute, 9 min left."""
+    """12 done, 1 failed, 27 left, 3.2 per minute, 0:09:12 left."""
     parts = [f"{tally.done:,} done", f"{tally.failed:,} failed", f"{tally.left:,} left"]
     if per_second:
         parts.append(f"{per_second:.3g} per second" if per_second >= 1 else f"{60 * per_second:.3g} per minute")
         if tally.left:
-            parts.append(f"{duration(tally.left / per_second)} left")
+            parts.append(f"{timedelta(seconds=round(tally.left / per_second))} left")
     return ", ".join(parts if tally.has_workers else [*parts, "no worker yet"])
-
-
-def duration(seconds: float) -> str:
-    """45 s, 9 min, 3.5 h, 12 days."""
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{seconds:.0f} s"
-
-
-@contextmanager
-def hide_on_failure(bar: Progress) -> Iterator[None]:
-    """Remove an unfinished bar, so that the line that says what is wrong stands alone."""
-    try:
-        yield
-    except BaseException:
-        bar.live.transient = True
-        raise
 
 
 @contextmanager
 def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
-    """A bar that shows the status of a training run; where the error stream is a file, one line per validation."""
-    name, line = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[line]}"))
-    columns = name, BarColumn(12), line, TimeRemainingColumn()
-    printed_step = 0
-    with Progress(*columns, console=bar_screen) as bar:
-        task = bar.add_task(method, total=None, line="the first steps")
-
-        def show(status: "TrainingStatus") -> None:
-            nonlocal printed_step
-            bar.update(task, completed=status.step, total=status.steps, line=status_line(status))
-            if not bar_screen.is_terminal and status.scores.get("step", 0) > printed_step:
-                printed_step = int(status.scores["step"])
-                bar_screen.print(status_line(status), highlight=False, soft_wrap=True)
-
-        with hide_on_failure(bar):
-            yield show
+    """A function that shows the status of a training run."""
+    name_column, line_column = (
+        progress.TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[line]}")
+    )
+    columns = name_column, progress.BarColumn(12), line_column, progress.TimeRemainingColumn()
+    with progress_bar(*columns, line=lambda now: str(now.fields["line"])) as (bar, task):
+        bar.update(task, description=method, line="the first steps")
+        yield lambda status: bar.update(task, completed=status.step, total=status.steps, line=status_line(status))
 
 
 def status_line(status: "TrainingStatus") -> str:
@@ -237,25 +178,13 @@ def status_line(status: "TrainingStatus") -> str:
     return ", ".join([*parts, f"{status.steps_per_second:.3g} steps/s"])
 
 
-def best_score(row: Mapping[str, int | float], others: Mapping[str, Mapping[str, int | float]]) -> str:
-    """The row of metrics.csv whose model was kept, beside the scores of others, in words."""
-    name, key, digits = ("Dice", "val_dice", 3) if "val_dice" in row else ("loss", "val_loss", 4)
-    beside = ", ".join(f"{other} {scores[key]:.{digits}f}" for other, scores in others.items())
-    return f"after {row['step']} steps: {name} {row[key]:.{digits}f} ({beside})"
-
-
-def print_metrics(metrics: dict[str, Any]) -> None:
-    """Print metrics.json as a table, and in a line what each kind of distance is where there are any."""
+def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> None:
+    """Print what came out of a registration: its measures, what to note, the verdict, and more lines."""
     from vrnet.report.measures import HAUSDORFF_LEGEND
 
     screen.print(metrics_table(metrics))
     if "hausdorff_mm" in metrics:
         print_line(HAUSDORFF_LEGEND)
-
-
-def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> None:
-    """Print what came out of a registration: its measures, what to note, the verdict, and more lines."""
-    print_metrics(metrics)
     for note in notes:
         print_line(f"Note: {note}")
     print_verdict(metrics["verdict"])
@@ -283,19 +212,6 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     return table
 
 
-def summary_table(summary: dict[str, Any]) -> Table:
-    """summary.json as one row per column of metrics.csv: the mean before registration; mean and std after it."""
-    from vrnet.report.measures import number
-
-    method = method_title(summary["method"], summary.get("weights"))
-    title = f"{method} on {counted(summary['subjects'], 'subject')} ({summary['data']}, {summary['split']})"
-    table = numbers_table(title, "before", "mean", "std")
-    for name, value in summary["metrics"].items():
-        before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
-        table.add_row(Text(name), before, number(value["mean"]), number(value["std"]))
-    return table
-
-
 def method_title(name: str, weights: str | None) -> str:
     """A method as people know it, and in brackets what it is: of the model in the box its kind, else its weights."""
     from vrnet.methods.names import kind_of
@@ -313,33 +229,13 @@ def numbers_table(title: str, *columns: RenderableType, first: RenderableType = 
     return table
 
 
-def paper_table(made: "paper.Table") -> Table:
-    """A table of the paper; of many columns those that a terminal has room for."""
-    brief = made if len(made.printed) < MAX_COLUMNS else made.brief(MAIN_COLUMNS)
-    head, *rows = brief.lines(Text, lambda words: Text(words, style="bold"))
-    table = numbers_table(made.title, *head[1:], first=head[0])
-    table.columns[0].no_wrap = True
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-# How a command ends, and how messages that name arguments of Python name options.
-
 FAILED_STATUS = 3
 """The exit status of a command whose files are all written, but whose registration failed."""
-STOPPED = "Stopped. What is done stays done: the same command goes on from there."
 
 
-def end_if_failed(verdict: Mapping[str, Any]) -> None:
-    """Leave with a status of its own after a registration that failed, so that a script need not read the verdict."""
-    if verdict["level"] == "failed":
-        sys.exit(FAILED_STATUS)
-
-
-def end_if_any(not_done: int) -> None:
-    """Leave with a status of its own where subjects are not done."""
-    if not_done:
+def exit_if(is_failed: bool) -> None:
+    """Leave with a status of its own after a failure, so that a script need not read the verdict."""
+    if is_failed:
         sys.exit(FAILED_STATUS)
 
 

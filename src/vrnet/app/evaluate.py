@@ -1,22 +1,25 @@
 """`vrnet evaluate`: how good a method, or a transform, is on a pair or on a data set."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from rich.text import Text
 
-from vrnet.app import arguments, console
-from vrnet.app.arguments import Group, OptionalFile
-from vrnet.errors import BadInput
+from vrnet.app import arguments as args
+from vrnet.app import console
+from vrnet.errors import BadInput, counted
 from vrnet.vocabulary import RegistrationOptions, Slices, Space
 
+NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
+"""TV-L1(lam=0.15) or TV-L1(lam=0.15)+average, which have a dot and are no files."""
 OF_A_PAIR = (
     "fixed_labels", "moving_labels", "fixed_mask", "moving_mask", "ignore_masks", "ignore_recorded",
     "fixed_points", "moving_points", "space", "slices",
 )  # fmt: skip
 """Options that say nothing of a data set."""
-HD_LEGEND = "hd: Hausdorff distance, how far apart outer contours lie at most, in mm. docs/protocols.md defines all."
 MAX_SHOWN = 10
 """Lines about subjects that could not be measured."""
 
@@ -37,42 +40,42 @@ class Evaluate:
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD", help_behavior_hint="")] = "default"
     """Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file; without it
     `default`, or the method of the weights."""
-    fixed: OptionalFile = None
+    fixed: args.OptionalFile = None
     """The reference image."""
-    moving: OptionalFile = None
+    moving: args.OptionalFile = None
     """The image brought to it."""
-    fixed_labels: OptionalFile = None
+    fixed_labels: args.OptionalFile = None
     """Label map on the grid of FIXED."""
-    moving_labels: OptionalFile = None
+    moving_labels: args.OptionalFile = None
     """Label map on the grid of MOVING."""
-    label_names: arguments.LabelNamesText = None
+    label_names: args.LabelNamesText = None
     """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
-    fixed_points: OptionalFile = None
+    fixed_points: args.OptionalFile = None
     """CSV file of landmarks in FIXED, with columns x, y, z."""
-    moving_points: OptionalFile = None
+    moving_points: args.OptionalFile = None
     """CSV file of the same landmarks in MOVING, in the same order."""
     space: Space = "LPS"
     """Which way x and y run in the points: LPS or RAS."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together."""
-    judged: Group[arguments.EvaluationOptions]
+    judged: args.Group[args.EvaluationOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A data set (acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the
     protocol of the paper where it has one; or a file that `vrnet prepare` wrote."""
     folds: Literal["auto", "repair", "keep"] = "auto"
     """Repair the folds of what the method finds, or keep them. auto: on a pair repair, as `vrnet register` does; on a
     data set keep, since tables report how much a method folds."""
-    split: arguments.Name = "test"
+    split: args.Name = "test"
     """Which subjects: any split named in split.csv."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None
     """Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json, and for what
     is known of each subject so far (subjects/NAME): stopped and started again, it goes on from there."""
-    jobs: arguments.Jobs = 1
+    jobs: args.Jobs = 1
     """Of a data set, so many subjects at a time, each in a process with one thread (needs vrnet[cluster]). Measure
     seconds with one."""
-    method_options: Group[arguments.MethodOptions]
-    source_options: Group[arguments.SourceOptions]
-    device_options: Group[arguments.DeviceOptions]
+    method_options: args.Group[args.MethodOptions]
+    source_options: args.Group[args.SourceOptions]
+    device_options: args.Group[args.DeviceOptions]
 
     def run(self) -> None:
         if self.data is not None:
@@ -84,15 +87,14 @@ class Evaluate:
         """Measure a method on every subject of a split."""
         from vrnet.data.labels import rename_structures
         from vrnet.evaluation.split import evaluate_split
+        from vrnet.report.measures import number
 
         if self.fixed is not None or self.moving is not None:
-            raise BadInput(
-                "a pair and a data set cannot be evaluated at once: leave out --data, or --fixed and --moving"
-            )
-        arguments.refuse_options(self, OF_A_PAIR, "on a data set, which has its own labels and slices: leave that out")
+            raise BadInput("pairs and data sets cannot be evaluated at once: leave out --data, or --fixed and --moving")
+        args.refuse_options(self, OF_A_PAIR, "on a data set, which has its own labels and slices: leave that out")
         if self.out is None:
             raise BadInput("a data set needs a folder for the results: give --out")
-        method, device = self.method_options.choice(self.method), self.device_options.device
+        method, device = self.method_options.spec(self.method).pin(), self.device_options.device
         folds = "keep" if self.folds == "auto" else self.folds
         with console.stage_progress() as stage:
             subjects = self.source_options.source(data).split(self.split, "evaluation", stage, console.print_line)
@@ -101,9 +103,16 @@ class Evaluate:
             summary = evaluate_split(
                 stage, method, subjects, self.out, device, folds, jobs=self.jobs, say=console.print_line
             )
-        console.screen.print(console.summary_table(summary))
+        title = console.method_title(summary["method"], summary.get("weights"))
+        of_what = f"{counted(summary['subjects'], 'subject')} ({summary['data']}, {summary['split']})"
+        table = console.numbers_table(f"{title} on {of_what}", "before", "mean", "std")
+        for name, value in summary["metrics"].items():
+            before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
+            table.add_row(Text(name), before, number(value["mean"]), number(value["std"]))
+        console.screen.print(table)
         if "hd_mean" in summary["metrics"]:
-            console.print_line(HD_LEGEND)
+            legend = "Hausdorff distance, how far apart outer contours lie at most, in mm"
+            console.print_line(f"hd: {legend}. docs/protocols.md defines all.")
         console.print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
         failed = summary.get("failed", {})
         for name, reason in list(failed.items())[:MAX_SHOWN]:
@@ -112,56 +121,66 @@ class Evaluate:
             console.print_line(f"{len(failed) - MAX_SHOWN:,} more could not: summary.json names them.")
         if failed:
             console.print_line(f"See {self.out / 'failures'} for tracebacks; the same command tries those again.")
-        console.end_if_any(len(failed))
+        console.exit_if(bool(failed))
 
-    def checked_pair(self) -> tuple[Path, Path]:
-        """The files of both images; BadInput if one is not given, or something that a pair cannot have."""
-        from vrnet.app.pair_files import is_record, names_file
-        from vrnet.files import check_file, own_files
+    def checked_pair(self) -> tuple[Path, Path, bool]:
+        """The files of both images, and whether METHOD is a transform: its file, or the folder of a result. BadInput if
+        an image is not given, or something that a pair cannot have."""
+        from vrnet.app.pair_files import METRICS, TRANSFORM, PairRecord
+        from vrnet.files import check_file, exists, own_files
+        from vrnet.methods.names import find_base
+        from vrnet.methods.weights import SUFFIX
 
         if self.fixed is None or self.moving is None:
             raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
-        arguments.refuse_options(
-            self, ("jobs", "split", *arguments.OF_A_SPLIT), "on a pair: leave that out, or give --data"
-        )
-        if not names_file(self.method):
+        args.refuse_options(self, ("jobs", "split", *args.OF_A_SPLIT), "on a pair: leave that out, or give --data")
+        is_file = Path(self.method).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(self.method)
+        if is_file or (exists(Path(self.method) / TRANSFORM) and find_base(self.method) is None):
+            is_file, of_a_method = True, ("weights", "settings", "average", "slices", "folds")
+            args.refuse_options(self, of_a_method, f"on {self.method}, a transform: leave that out")
+        else:
             ignoring = "ignore_masks", "ignore_recorded"
-            arguments.refuse_options(self, ignoring, f"on {self.method}, of which nothing is recorded: leave that out")
+            args.refuse_options(self, ignoring, f"on {self.method}, of which nothing is recorded: leave that out")
         if (self.fixed_points is None) != (self.moving_points is None):
             raise BadInput("points of one image only: give both --fixed-points and --moving-points")
         if self.fixed_points is None:
-            arguments.refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
+            args.refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
         if self.out is not None:
             check_file(self.out, (".json",))
-            if self.out.name in own_files(self.out.parent) or is_record(self.out):
+            is_record = self.out.name == METRICS and PairRecord.beside(self.out.with_name(TRANSFORM)) is not None
+            if is_record or self.out.name in own_files(self.out.parent):
                 raise BadInput(f"{self.out} is of the result in its folder, which stays as it is: choose another name")
-        return self.fixed, self.moving
+        return self.fixed, self.moving, is_file
 
     def evaluate_pair(self) -> None:
         """Measure a method, or a transform, on two images."""
-        from vrnet.app.pair_files import find_or_load, landmark_error, metrics_of, notes_on, read_pair
+        from vrnet.app.pair_files import landmark_error, metrics_of, notes_on, read_pair
         from vrnet.files import write_json
         from vrnet.images.points import read_points
+        from vrnet.images.transforms import Transform
+        from vrnet.registration.images import check_pair, register_pair
 
-        fixed, moving = self.checked_pair()
+        fixed, moving, is_file = self.checked_pair()
         with console.stage_progress() as stage:
             stage("reading")
             known = self.judged.known(Path(self.method), fixed, moving)
             files = fixed, moving, self.fixed_labels, self.moving_labels, *known.masks
             pair = read_pair(*files).with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
-            folds = "repair" if self.folds == "auto" else self.folds
-            options = RegistrationOptions(slices=self.slices, folds=folds, device=self.device_options.device)
-            result = find_or_load(stage, pair, self.method, *self.method_options.asked, options=options, known=known)
-            if result.is_from_file:
-                arguments.refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
+            if is_file:
+                check_pair(pair.fixed, pair.moving, must_overlap=False)
+                result = known.result(pair, Transform.load(self.method, pair.fixed.grid), self.method)
+            else:
+                folds = "repair" if self.folds == "auto" else self.folds
+                options = RegistrationOptions(slices=self.slices, folds=folds, device=self.device_options.device)
+                result = register_pair(pair, self.method_options.spec(self.method).load(), options, stage)
             stage("measuring")
-            command = "evaluate FILE" if result.is_from_file else "evaluate"
+            command = "evaluate FILE" if is_file else "evaluate"
             metrics = metrics_of(result, command)
             if landmarks:
                 metrics |= landmark_error(result, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
         console.print_result(metrics, notes_on(result, command), *([] if self.out is None else [f"Wrote {self.out}."]))
-        if metrics["method"] != "identity":  # which was not meant to succeed
-            console.end_if_failed(metrics["verdict"])
+        is_failed = metrics["verdict"]["level"] == "failed"
+        console.exit_if(is_failed and metrics["method"] != "identity")  # which was not meant to succeed

@@ -15,7 +15,7 @@ from vrnet.app.pair_files import LABELS as WARPED_LABELS
 from vrnet.app.track import LABELS, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.cohort.results import FAILURES
 from vrnet.cohort.table import CINES, PAIRS, CohortTable, Subject, check_subjects, refuse
-from vrnet.data.acdc import frame_numbers, group_of
+from vrnet.data.acdc import frame_numbers, read_info
 from vrnet.errors import BadInput
 from vrnet.files import Row, exists, is_folder, write_rows
 from vrnet.images.grid import Grid
@@ -24,7 +24,6 @@ from vrnet.provenance import __version__
 from vrnet.report.cine import CURVES, GIF, PAGE
 from vrnet.report.figures import THUMBNAIL
 
-ENTITY = re.compile(r"([a-zA-Z0-9]+)-([a-zA-Z0-9]+)")
 GROUP = "group"
 """The column of ACDC's groups, which pages compare."""
 
@@ -71,21 +70,30 @@ def scan_acdc_cines(folder: Path) -> Iterator[Row]:
 
 def group_cell(place: Path) -> Row:
     """The column that says what a patient of ACDC suffers from; none where Info.cfg does not say."""
-    try:
-        return {GROUP: group_of(place)}
-    except BadInput:
-        return {}
+    info = read_info(place)
+    return {GROUP: info["Group"]} if "Group" in info else {}
 
 
 def scan_bids(folder: Path, cines: bool = False) -> Iterator[Row]:
     """The pairs, or the cines, of each subject, by its name; where it has more, by the names of the files."""
     for subject in sorted(path for path in folder.glob("sub-*") if path.is_dir()):
         images = [path for path in sorted(subject.rglob("*")) if path.name.endswith((".nii.gz", ".nii"))]
-        found: dict[str, tuple[Path, ...]]
+        by_name = {path.name: path for path in images}
+        found: dict[str, tuple[Path, ...]] = {}
         if cines:
             found = {stem(path): (path,) for path in images if stem(path).endswith("_cine") and axes_of(path) == 4}
         else:
-            found = pairs_of_phases(images) or pairs_of_sessions(images)
+            for path in images:  # whose names differ in that an entity, such as phase, is ED here and ES there
+                for entity in re.findall("([a-zA-Z0-9]+)-ED(?![a-zA-Z0-9])", path.name):
+                    other = by_name.get(path.name.replace(f"{entity}-ED", f"{entity}-ES", 1))
+                    if other is not None:
+                        found[stem(path).replace(f"_{entity}-ED", "")] = path, other
+        if not cines and not found:
+            for path in images:  # that are there in exactly two sessions
+                if "ses-" in path.name:
+                    name = re.sub("_ses-[a-zA-Z0-9]+", "", stem(path))
+                    found[name] = *found.get(name, ()), path
+            found = {name: files for name, files in found.items() if len(files) == 2}
         for name, files in found.items():
             columns = CINES.needed if cines else PAIRS.needed
             yield {"subject": name if len(found) > 1 else subject.name, **dict(zip(columns, files, strict=True))}
@@ -101,28 +109,6 @@ def axes_of(path: Path) -> int:
         return 0
 
 
-def pairs_of_phases(images: list[Path]) -> dict[str, tuple[Path, ...]]:
-    """{name: (fixed, moving)} of images whose names differ in that an entity is ED here and ES there."""
-    by_name = {path.name: path for path in images}
-    found: dict[str, tuple[Path, ...]] = {}
-    for path in images:
-        for entity, value in ENTITY.findall(path.name):
-            other = by_name.get(path.name.replace(f"{entity}-{value}", f"{entity}-ES", 1))
-            if value == "ED" and other is not None:
-                found[stem(path).replace(f"_{entity}-{value}", "")] = path, other
-    return found
-
-
-def pairs_of_sessions(images: list[Path]) -> dict[str, tuple[Path, ...]]:
-    """{name: (fixed, moving)} of images that are there in exactly two sessions."""
-    found: dict[str, tuple[Path, ...]] = {}
-    for path in images:
-        if "ses-" in path.name:
-            name = re.sub("_ses-[a-zA-Z0-9]+", "", stem(path))
-            found[name] = *found.get(name, ()), path
-    return {name: files for name, files in found.items() if len(files) == 2}
-
-
 def stem(path: Path) -> str:
     """The name of a file without the endings of NIfTI."""
     return path.name.removesuffix(".gz").removesuffix(".nii")
@@ -136,10 +122,11 @@ def write_scanned(rows: list[Row], folder: Path) -> Path:
         raise BadInput(f"{path} is there, and may have been edited: move it away, or choose another folder")
     columns = [column for column in (*kind.columns, GROUP) if any(column in row for row in rows)]
 
-    def relative(cell: object) -> object:
-        return os.path.relpath(cell.absolute(), base) if isinstance(cell, Path) else cell
+    def cells(row: Row) -> Row:
+        found = {column: row[column] for column in columns if column in row}
+        return {k: os.path.relpath(v.absolute(), base) if isinstance(v, Path) else v for k, v in found.items()}
 
-    write_rows([{column: relative(row[column]) for column in columns if column in row} for row in rows], path)
+    write_rows([cells(row) for row in rows], path)
     return path
 
 
@@ -157,18 +144,10 @@ DESCRIBED = {
     "GeneratedBy": [{"Name": "vrnet", "Version": __version__}],
 }
 """What dataset_description.json holds."""
-IGNORED = f"""\
-cohort.csv
-summary.json
-index.html
-{FAILURES}/
-**/done.json
-**/*_report.html
-**/*_metrics.json
-**/*_metrics.csv
-**/*.png
-**/*.gif
-"""
+IGNORED = (
+    "cohort.csv", "summary.json", "index.html", f"{FAILURES}/", "**/done.json", "**/*_report.html",
+    "**/*_metrics.json", "**/*_metrics.csv", "**/*.png", "**/*.gif",
+)  # fmt: skip
 """What a validator need not know."""
 LABEL = "sub-"
 """How the names of subjects begin."""

@@ -21,12 +21,9 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import Any
 
 from vrnet.errors import BadInput, as_options, did_you_mean
-
-if TYPE_CHECKING:
-    from vrnet.app.arguments import Command
 
 COMMANDS = {
     "register": "vrnet.app.register:Register",
@@ -65,7 +62,6 @@ In Python:    import vrnet; help(vrnet)
 Documentation: README.md and docs/ of the source; `make docs` makes a site."""
 """What `vrnet` alone prints."""
 
-HELP = "--help", "-h"
 MIN_COLUMNS, MAX_COLUMNS = 40, 100
 """Columns of the terminal: in fewer than any word has, tyro would never end; longer lines are hard to read."""
 UNREAD_STATUS = 141
@@ -73,11 +69,12 @@ UNREAD_STATUS = 141
 
 def main() -> None:
     """Run the command that the process was started with, and exit with its status."""
+    status = 0
     try:
         for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a name shows part of it
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
-        status = run(sys.argv[1:])
+        run(sys.argv[1:])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BrokenPipeError:
@@ -85,33 +82,45 @@ def main() -> None:
     except BaseException as error:
         message, status = describe(error, "".join(sys.argv[1:2]))
         print_error(message)
-    if status := close_output(status):
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with Path(os.devnull).open("w") as nowhere:  # Python would complain at its end that it cannot write
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if (
+            not isinstance(error, BrokenPipeError) and not status
+        ):  # as in `vrnet methods | head -1`, which is no failure
+            print_error(f"the output could not be written ({error.strerror}): its place is full, or gone")
+            status = 2
+    if status:
         sys.exit(status)
 
 
-def run(words: list[str]) -> int:
-    """Do what the words after `vrnet` ask for, and return the status."""
+def run(words: list[str]) -> None:
+    """Do what the words after `vrnet` ask for."""
     if not words or words[0] == "--version":
         from vrnet.provenance import __version__
 
         print(f"vrnet {__version__}" if words else START.format(version=__version__))
-    elif words[0] in HELP:
+    elif words[0] in ("--help", "-h"):
         print(commands_text())
     else:
         if shutil.get_terminal_size().columns < MIN_COLUMNS:
             os.environ["COLUMNS"] = str(MIN_COLUMNS)
-        from vrnet.app.arguments import print_completion, read_command
+        from vrnet.app.arguments import OPTIONS, read_command
         from vrnet.app.console import notes
 
-        if words[0].startswith("--tyro-"):
-            print_completion({name: load_command(name) for name in COMMANDS}, words)
+        if words[0].startswith("--tyro-"):  # which prints the completion of all commands for a shell
+            from tyro.extras import subcommand_cli_from_dict
+
+            commands: dict[str, Any] = {name: load_command(name) for name in COMMANDS}
+            subcommand_cli_from_dict(commands, args=words, prog="vrnet", **OPTIONS)
         command = read_command(words[0], load_command(words[0]), words[1:])
         with notes(as_options):
             command.run()
-    return 0
 
 
-def load_command(name: str) -> "type[Command]":
+def load_command(name: str) -> type[Any]:
     """The class of a command; BadInput where there is none, as in `vrnet regsiter`."""
     if name not in COMMANDS:
         meant = did_you_mean(name, (*COMMANDS, "--help", "--version"))
@@ -134,13 +143,21 @@ def commands_text() -> str:
     return "\n".join([*lines, "", "vrnet COMMAND --help explains one; vrnet alone says where to begin."])
 
 
+LACK_OF_MEMORY = (
+    "allocate memory", "bad_alloc", "bad allocation", "out of memory", "not enough memory",
+    "can't start new thread", "could not create a primitive", "multithreader",
+)  # fmt: skip
+"""How PyTorch and ITK say it, in a RuntimeError."""
+
+
 def describe(error: BaseException, command: str = "") -> tuple[str, int]:
     """The line and the status that an error of a command ends with."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; nothing is half-written", 130
     if isinstance(error, BadInput):
         return as_options(str(error), command), 2
-    if is_lack_of_memory(error):
+    is_told = isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LACK_OF_MEMORY)
+    if is_told or isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return "there is too little memory for this: take smaller images, a smaller batch, or a larger machine", 2
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename is not None else ""
@@ -158,39 +175,9 @@ def describe(error: BaseException, command: str = "") -> tuple[str, int]:
     return message, 1
 
 
-def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether memory did not suffice, as Python, PyTorch and ITK say it."""
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        return True
-    words = (
-        "allocate memory", "bad_alloc", "bad allocation", "out of memory", "not enough memory",
-        "can't start new thread", "could not create a primitive", "multithreader",
-    )  # fmt: skip
-    return isinstance(error, RuntimeError) and any(found in str(error).lower() for found in words)
-
-
 def print_error(message: str) -> None:
     """Print a line on the error stream, if it can be."""
     from vrnet.app.console import error_screen
 
     with suppress(OSError):
         error_screen.print(f"vrnet: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
-
-
-def close_output(status: int) -> int:
-    """Write out what was printed; the status is 2 where that failed and all else went well.
-
-    A reader who has seen enough, as in `vrnet methods | head -1`, is no failure."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        with Path(os.devnull).open("w") as nowhere:  # Python would complain at its end that it cannot write
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError) and not status:
-            print_error(f"the output could not be written ({error.strerror}): its place is full, or gone")
-            return 2
-    return status
-
-
-if __name__ == "__main__":
-    main()

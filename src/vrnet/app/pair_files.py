@@ -3,7 +3,8 @@
 `vrnet register`, `demo`, `report`, `evaluate` and `cohort` share this."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isclose
 from pathlib import Path
@@ -15,18 +16,16 @@ import numpy as np
 from vrnet.data.labels import KNOWN
 from vrnet.errors import BadInput, Stage, as_options, warn_of_input
 from vrnet.evaluation.pair import name_of, target_registration_error, unmatched_brightness
-from vrnet.files import check_file, check_not_input, check_set, exists, own_files, read_json, replace_set, write_json
+from vrnet.files import check_not_input, check_set, exists, read_json, replace_set, write_json
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, segment_count
 from vrnet.images.io import write_image
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage
-from vrnet.images.transforms import RESULT, Transform, load_chain, read_itk, write_itk
+from vrnet.images.transforms import RESULT, Transform, read_itk, write_itk
 from vrnet.methods.method import Method
-from vrnet.methods.names import find_base, parse_method
-from vrnet.methods.weights import SUFFIX
 from vrnet.phantom import Phantom
-from vrnet.registration.images import check_pair, register_pair
+from vrnet.registration.images import register_pair
 from vrnet.registration.intensity import Remap
 from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.report.figures import write_overview
@@ -37,8 +36,6 @@ WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", RESULT, "warped_labels.nii
 AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
 OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
-PAGE_SUFFIX, PAGE_FILES = ".html", (REPORT, OVERVIEW, METRICS)
-"""What the folder of a page gets; a page of a name of its own comes alone."""
 DEFAULTS = RegistrationOptions()
 
 
@@ -56,9 +53,6 @@ def phantom_pair(patient: Phantom) -> ImagePair:
     parts = ("fixed", "moving", "fixed_labels", "moving_labels")
     images: list[Any] = [Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts]
     return ImagePair(*images, label_names=KNOWN["acdc"], true_motion=patient.field[0].numpy())
-
-
-# Register, and write.
 
 
 def register_files(
@@ -109,68 +103,6 @@ def metrics_of(result: PairResult, command: str = "register") -> dict[str, Any]:
     return result.measures | {"verdict": in_options.as_json()}
 
 
-# A transform from a file, by any tool.
-
-NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
-"""TV-L1(lam=0.15) or TV-L1(lam=0.15)+average, which have a dot and are no files."""
-
-
-def names_file(name: str) -> bool:
-    """Whether a name is that of a transform file, or of the folder of a result, not of a method or its weights."""
-    is_folder = exists(Path(name) / TRANSFORM) and find_base(name) is None
-    return is_folder or (Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name))
-
-
-def find_or_load(
-    stage: Stage,
-    pair: ImagePair,
-    name: str,
-    weights: Path | None = None,
-    settings: Iterable[str] = (),
-    average: bool = False,
-    options: RegistrationOptions = DEFAULTS,
-    known: "Known | None" = None,
-) -> PairResult:
-    """The result of the transform in the file of this name; or of registering by the method of this name."""
-    if not names_file(name):
-        return register_pair(pair, parse_method(name, weights, settings, average).load(), options, stage)
-    if weights is not None or any(settings) or average:
-        raise BadInput(f"{name} is a transform: leave out --weights, --set and --average, or name a method")
-    check_pair(pair.fixed, pair.moving, must_overlap=False)
-    return (known or Known()).result(pair, Transform.load(name, pair.fixed.grid), name)
-
-
-def check_page_place(out: Path, inputs: Sequence[Path | None]) -> None:
-    """BadInput unless the page, or the folder of one, can be written without loss of anything else."""
-    if out.suffix == PAGE_SUFFIX:
-        check_not_input([out], inputs)
-        return check_file(out, (PAGE_SUFFIX,))
-    check_not_input((out / name for name in PAGE_FILES), inputs)
-    check_set(out, PAGE_FILES)
-    if TRANSFORM in own_files(out):
-        raise BadInput(f"{out} holds a registration, whose files stay as they are: name a page, such as {out}.html")
-
-
-def report_transform(
-    stage: Stage, pair: ImagePair, transforms: Sequence[Path], out: Path, known: "Known"
-) -> tuple[PairResult, dict[str, Any], list[Path]]:
-    """Measure what a chain of transforms does to a pair, and write its page, one file or a folder of three: the result,
-    what metrics.json holds, and which files. Points of fixed go through the first transform first."""
-    check_pair(pair.fixed, pair.moving, must_overlap=False)
-    transform = load_chain(transforms, pair.fixed.grid)
-    stage("measuring")
-    result = known.result(pair, transform, ", then ".join(path.name for path in transforms))
-    metrics = metrics_of(result, "report")
-    stage("writing")
-    if out.suffix == PAGE_SUFFIX:
-        return result, metrics, [write_report(out, result, metrics)]
-    with replace_set(out, PAGE_FILES) as staged:
-        write_json(metrics, staged / METRICS)
-        write_report(staged / REPORT, result, metrics)
-        write_overview(staged / OVERVIEW, result)
-    return result, metrics, [out / name for name in PAGE_FILES]
-
-
 def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[str, Any]:
     """The part of metrics.json about landmarks: the same number of points in both, in the same order. A warning where
     they lie outside their image, as where their axes run the other way: nothing moves there."""
@@ -186,8 +118,6 @@ def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[st
 
 # What metrics.json beside a transform says of how it was found.
 
-SAME_WITHIN = 1e-3
-"""By how many degrees, millimetres and parts of a scale a start may differ from what is recorded of it."""
 MaskFiles = tuple[Path | None, Path | None]
 """The mask of fixed, and that of moving."""
 
@@ -225,25 +155,9 @@ class PairRecord:
         return None
 
     @property
-    def masks(self) -> MaskFiles:
-        """Where the masks are."""
-        fixed, moving = (self.mask_paths.get(role) for role in ("fixed", "moving"))
-        return Path(fixed) if fixed else None, Path(moving) if moving else None
-
-    @property
     def is_matched(self) -> bool:
         """Whether moving was seen in other intensities than its own."""
         return self.options.match_intensities or self.brightness is not None
-
-
-def is_record(path: Path) -> bool:
-    """Whether a file says how the transform beside it was found, also where it was copied there with it."""
-    if path.name != METRICS or not exists(path.with_name(TRANSFORM)):
-        return False
-    try:
-        return bool(msgspec.convert(read_json(path), PairRecord))
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True)
@@ -256,21 +170,16 @@ class Known:
 
     @classmethod
     def of(
-        cls,
-        transform: Path,
-        fixed: Path,
-        moving: Path,
-        masks: MaskFiles = (None, None),
-        ignore_masks: bool = False,
-        ignore_recorded: bool = False,
+        cls, transform: Path, fixed: Path, moving: Path, masks: MaskFiles = (None, None), ignore_masks: bool = False
     ) -> "Known":
         """What is recorded beside a transform; nothing where the images are others. Masks that are given are used in
         place of those that are recorded. The user is told what is used, and what is not, and why."""
-        record = None if ignore_recorded else PairRecord.beside(transform)
+        record = PairRecord.beside(transform)
         if record is None:
             return cls(masks)
         place, files = transform.with_name(METRICS), [record.files.get(role, "") for role in ("fixed", "moving")]
-        wanted = [] if any(masks) or ignore_masks else [path for path in record.masks if path is not None]
+        found = [Path(path) if path else None for path in map(record.mask_paths.get, ("fixed", "moving"))]
+        wanted = [] if any(masks) or ignore_masks else [path for path in found if path is not None]
         if files != [fixed.name, moving.name]:
             if record.affine or record.is_matched or wanted:
                 warn_of_input(
@@ -287,7 +196,7 @@ class Known:
             warn_of_input(
                 f"the images are compared inside {inside}, as {place} names them (--ignore-masks compares all)"
             )
-        return cls(record.masks if wanted and not gone else masks, record, transform)
+        return cls((found[0], found[1]) if wanted and not gone else masks, record, transform)
 
     def result(self, pair: ImagePair, transform: Transform, name: str) -> PairResult:
         """What a transform from a file does to a pair, with moving seen as it was when the transform was found."""
@@ -295,40 +204,27 @@ class Known:
         warped = transform.apply(pair.moving, grid)
         if self.record is None:
             return PairResult(**vars(pair), transform=transform, warped=warped, method=name)
-        affine, place = self.recorded_start(grid), self.transform.with_name(METRICS)
+        affine, path = None, self.transform.with_name(AFFINE)
+        if said := self.record.affine:
+            with suppress(BadInput):
+                start = Affine.from_sitk(read_itk(path)).checked(len(grid.shape)).about(grid.centre)
+                own = {key: value for key, value in start.summary().items() if key != "kind"}
+                if all(isclose(float(said.get(key, np.nan)), value, abs_tol=1e-3) for key, value in own.items()):
+                    affine = replace(start, kind="rigid" if said.get("kind") == "rigid" else "affine")
+            if affine is None:
+                warn_of_input(f"{self.transform} was found after an affine start, but {path} is gone, or is another: "
+                              "the whole transform is judged as a deformation")  # fmt: skip
         parts = [f"after the start in {AFFINE}"] if affine else []
         parts += ["with matched intensities"] if self.record.is_matched else []
         if parts:
+            place = self.transform.with_name(METRICS)
             warn_of_input(f"{self.transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
                           "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
         conditions: dict[str, Any] = {"remap": self.record.brightness, "options": self.record.options}
         return PairResult(**vars(pair), transform=transform, warped=warped, method=name, affine=affine, **conditions)
 
-    def recorded_start(self, grid: Grid) -> Affine | None:
-        """The affine start beside the transform, about the centre of a grid; None without one. The user is told where
-        it is not there, or is not the one that is recorded."""
-        said = self.record.affine if self.record else None
-        if not said:
-            return None
-        path = self.transform.with_name(AFFINE)
-        try:
-            found = Affine.from_sitk(read_itk(path)).checked(len(grid.shape)).about(grid.centre)
-            own = {key: value for key, value in found.summary().items() if key != "kind"}
-            if all(isclose(float(said.get(key, np.nan)), own[key], abs_tol=SAME_WITHIN) for key in own):
-                return replace(found, kind="rigid" if said.get("kind") == "rigid" else "affine")
-        except BadInput:
-            pass
-        warn_of_input(f"{self.transform} was found after an affine start, but {path} is gone, or is another: the "
-                      "whole transform is judged as a deformation")  # fmt: skip
-        return None
-
 
 # What a reader is told about the images and the field, beside the verdict.
-
-MAX_TURN_DEGREES = 90.0
-"""An affine start that turns by more is told: a mirrored image may be behind it."""
-HALF_COVERAGE_PERCENT = 50.0
-"""If moving covers less of fixed, the reader is told what may help."""
 
 
 def notes_on(result: PairResult, command: str = "register") -> list[str]:
@@ -340,11 +236,11 @@ def notes_on(result: PairResult, command: str = "register") -> list[str]:
     if covered < FULL_COVERAGE_PERCENT:
         after = f", after the {affine.kind} start" if affine else ""
         note = f"{moving} covers {covered:.0f} % of {fixed}{after}: elsewhere nothing was registered."
-        if affine is None and covered < HALF_COVERAGE_PERCENT:
+        if affine is None and covered < 50:
             start = as_options('`affine="rigid"`', command)
             note += f" If that is the headers' fault, try {start}."
         notes.append(note)
-    if affine is not None and (turned := affine.summary()["rotation_deg"]) > MAX_TURN_DEGREES:
+    if affine is not None and (turned := affine.summary()["rotation_deg"]) > 90:
         notes.append(
             f"The affine start turns {moving} by {turned:.0f}°. If it is not upside down or back to front, check the "
             "headers: an affine start does not mirror, and fits the left side of a mirrored image to the right."

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from rich.text import Text
 
-from vrnet.app.arguments import OF_A_SPLIT, DeviceOptions, Folder, Group, Jobs, SourceOptions, refuse_options
-from vrnet.app.console import STOPPED, paper_table, print_line, screen, stage_progress
+from vrnet.app import arguments as args
+from vrnet.app.arguments import refuse_options
+from vrnet.app.console import numbers_table, print_line, screen, stage_progress
 from vrnet.errors import BadInput, Stage, did_you_mean
 
 if TYPE_CHECKING:
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from vrnet.paper.tables import Table
 
 FIGURE_DATA = "acdc"
-MAX_SEEDS = 1000
+MAIN_COLUMNS = ("Dice Avg", "HD Avg", "J<0 %", "p Dice")
+"""How the names of the columns begin that the terminal shows of a table with more than seven."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +43,7 @@ class Paper:
     """Which one."""
     data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE", help_behavior_hint="(default: the one in the paper)")] = ""
     """Another data set of the same dimension, or a file that `vrnet prepare` wrote."""
-    out: Folder = Path("results")
+    out: args.Folder = Path("results")
     """Where results are kept, and looked for."""
     budget: Literal[
         "paper", "augmented", "cycles", "cycles-augmented", "short", "central", "consistent", "long", "quick"
@@ -61,10 +64,10 @@ class Paper:
     it is the budget's."""
     measured_only: bool = False
     """Of a table: only the rows that are measured already; it names the others, and trains nothing."""
-    jobs: Jobs = 1
+    jobs: args.Jobs = 1
     """How many subjects are measured at the same time, each in a process with one thread (needs vrnet[cluster])."""
-    source_options: Group[SourceOptions]
-    device_options: Group[DeviceOptions]
+    source_options: args.Group[args.SourceOptions]
+    device_options: args.Group[args.DeviceOptions]
 
     def run(self) -> None:
         table = None
@@ -75,10 +78,16 @@ class Paper:
                 else:
                     written = make_figure(self, stage, print_line)
         except KeyboardInterrupt:
-            print_line(STOPPED)
+            print_line("Stopped. What is done stays done: the same command goes on from there.")
             raise
         if table:
-            screen.print(paper_table(table))
+            brief = table if len(table.printed) < 8 else table.brief(MAIN_COLUMNS)
+            head, *rows = brief.lines(Text, lambda words: Text(words, style="bold"))
+            shown = numbers_table(table.title, *head[1:], first=head[0])
+            shown.columns[0].no_wrap = True
+            for row in rows:
+                shown.add_row(*row)
+            screen.print(shown)
             for line in table.notes:
                 print_line(line)
         print_line(f"Wrote {', '.join(path.name for path in written)} in {written[0].parent}.")
@@ -113,11 +122,11 @@ class Paper:
         if self.kind == "figure":
             refuse_options(self, ("seeds", "alphas", "measured_only"), "on a figure: make a table with them first")
         if self.name in OTHER_TABLES:
-            of_others = "data", "seeds", "alphas", "measured_only", "jobs", "device", *OF_A_SPLIT
+            of_others = "data", "seeds", "alphas", "measured_only", "jobs", "device", *args.OF_A_SPLIT
             refuse_options(self, of_others, f"on the table {self.name}: leave that out")
         check_jobs(self.jobs)
-        if not 1 <= self.seeds <= MAX_SEEDS:
-            raise BadInput(f"`seeds` is 1 at least, and {MAX_SEEDS} at most")
+        if not 1 <= self.seeds <= 1000:
+            raise BadInput("`seeds` is 1 at least, and 1000 at most")
         if self.alphas and self.measured_only:
             raise BadInput("α is chosen by training: leave out `alphas` or `measured_only`")
         for alpha in self.alphas:

@@ -7,22 +7,9 @@ from typing import Annotated
 
 import tyro
 
-from vrnet.app.arguments import (
-    EvaluationOptions,
-    File,
-    FixedFile,
-    Folder,
-    Group,
-    LabelNamesText,
-    MaskOptions,
-    MethodOptions,
-    MovingFile,
-    Name,
-    NextTransforms,
-    OptionalFile,
-    TransformFile,
-)
-from vrnet.app.console import end_if_failed, print_result, stage_progress
+from vrnet.app import arguments as args
+from vrnet.app.console import exit_if, print_result, stage_progress
+from vrnet.errors import BadInput
 from vrnet.vocabulary import RegistrationOptions
 
 
@@ -41,33 +28,33 @@ class Register:
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
 
-    fixed: FixedFile
+    fixed: args.FixedFile
     """The reference image. For the beating heart: end-diastole."""
-    moving: MovingFile
+    moving: args.MovingFile
     """The image to be brought to it. For the beating heart: end-systole."""
-    out: Folder
+    out: args.Folder
     """Folder for the results; made if it is not there."""
-    method: Name = "default"
+    method: args.Name = "default"
     """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for 2D images and for
     stacks registered slice by slice; Gaussian-LNCC for volumes. For T1 images cut to the hippocampus: hippocampus, or
     hippocampus-template."""
-    fixed_labels: OptionalFile = None
+    fixed_labels: args.OptionalFile = None
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
-    moving_labels: OptionalFile = None
+    moving_labels: args.OptionalFile = None
     """Label map on the grid of MOVING, to be brought to FIXED."""
-    label_names: LabelNamesText = None
+    label_names: args.LabelNamesText = None
     """What the labels are called in tables, pictures and pages; or a known set of names: acdc, ukbb, hippocampus or
     freesurfer."""
-    masks: Group[MaskOptions]
-    options: Group[RegistrationOptions]
+    masks: args.Group[args.MaskOptions]
+    options: args.Group[RegistrationOptions]
     report: bool = False
     """Write report.html and overview.png too."""
-    method_options: Group[MethodOptions]
+    method_options: args.Group[args.MethodOptions]
 
     def run(self) -> None:
         from vrnet.app.pair_files import notes_on, read_pair, register_files
 
-        method = self.method_options.choose(self.method)
+        method = self.method_options.spec(self.method).load()
         files = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *self.masks.files
         with stage_progress() as stage:
             stage("reading")
@@ -78,7 +65,7 @@ class Register:
             )
         files_written = ", ".join(path.name for path in written)
         print_result(metrics, notes_on(result), f"Wrote {files_written} in {self.out}.")
-        end_if_failed(metrics["verdict"])
+        exit_if(metrics["verdict"]["level"] == "failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,19 +76,19 @@ class Demo:
     known, so is the error that is left. Writes the images and what `vrnet register --report` writes.
     """
 
-    out: Folder = Path("demo")
+    out: args.Folder = Path("demo")
     """Folder for the results; made if it is not there."""
-    method: Name = "default"
+    method: args.Name = "default"
     """Any name that `vrnet methods` lists."""
     seed: int = 7
     """Which phantom patient."""
-    method_options: Group[MethodOptions]
+    method_options: args.Group[args.MethodOptions]
 
     def run(self) -> None:
         from vrnet.app.pair_files import phantom_pair, register_files
         from vrnet.phantom import phantom
 
-        method, pair = self.method_options.choose(self.method), phantom_pair(phantom(self.seed))
+        method, pair = self.method_options.spec(self.method).load(), phantom_pair(phantom(self.seed))
         with stage_progress() as stage:
             _, metrics, _ = register_files(stage, pair, method, self.out, report=True, images=True)
         before, after = (metrics["known_motion"][f"end_point_error_mm_{when}"] for when in ("before", "after"))
@@ -111,7 +98,7 @@ class Demo:
             f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.",
             f"Look at {self.out / 'report.html'}; the transform and the images are beside it.",
         )
-        end_if_failed(metrics["verdict"])
+        exit_if(metrics["verdict"]["level"] == "failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,35 +116,62 @@ class Report:
     Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
     """
 
-    transform: TransformFile
+    transform: args.TransformFile
     """A displacement field, or any ITK transform, from FIXED to MOVING."""
-    fixed: File
+    fixed: args.File
     """The reference image."""
-    moving: File
+    moving: args.File
     """The image brought to it, as it is on disk."""
     out: Annotated[Path, tyro.conf.arg(metavar="PAGE.html|DIR")]
     """The page to write; or a folder for the page, metrics.json and overview.png, made if it is not there."""
-    then: NextTransforms = ()
+    then: args.NextTransforms = ()
     """A transform that points of FIXED go through next; may be repeated. (antsApplyTransforms lists the same ones the
     other way round.)"""
-    fixed_labels: OptionalFile = None
+    fixed_labels: args.OptionalFile = None
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
-    moving_labels: OptionalFile = None
+    moving_labels: args.OptionalFile = None
     """Label map on the grid of MOVING."""
-    label_names: LabelNamesText = None
+    label_names: args.LabelNamesText = None
     """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
-    judged: Group[EvaluationOptions]
+    judged: args.Group[args.EvaluationOptions]
 
     def run(self) -> None:
-        from vrnet.app.pair_files import check_page_place, notes_on, read_pair, report_transform
+        from vrnet.app.pair_files import METRICS, OVERVIEW, REPORT, TRANSFORM, metrics_of, notes_on, read_pair
+        from vrnet.files import check_file, check_not_input, check_set, own_files, replace_set, write_json
+        from vrnet.images.transforms import load_chain
+        from vrnet.registration.images import check_pair
+        from vrnet.report.figures import write_overview
+        from vrnet.report.page import write_report
 
         known = self.judged.known(self.transform, self.fixed, self.moving)
         known = replace(known, record=None) if self.then else known
-        files = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *known.masks
-        check_page_place(self.out, (self.transform, *self.then, *files))
+        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *known.masks
+        transforms, is_page = (self.transform, *self.then), self.out.suffix == ".html"
+        written = [self.out] if is_page else [self.out / name for name in (REPORT, OVERVIEW, METRICS)]
+        names = [path.name for path in written]
+        check_not_input(written, (*transforms, *images))
+        if is_page:
+            check_file(self.out, (".html",))
+        else:
+            check_set(self.out, names)
+            if TRANSFORM in own_files(self.out):
+                raise BadInput(f"{self.out} holds a registration, whose files stay as they are: name a page, such as "
+                               f"{self.out}.html")  # fmt: skip
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(*files).with_label_names(self.label_names)
-            result, metrics, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
+            pair = read_pair(*images).with_label_names(self.label_names)
+            check_pair(pair.fixed, pair.moving, must_overlap=False)
+            transform = load_chain(transforms, pair.fixed.grid)
+            stage("measuring")
+            result = known.result(pair, transform, ", then ".join(path.name for path in transforms))
+            metrics = metrics_of(result, "report")
+            stage("writing")
+            if is_page:
+                write_report(self.out, result, metrics)
+            else:
+                with replace_set(self.out, names) as staged:
+                    write_json(metrics, staged / METRICS)
+                    write_report(staged / REPORT, result, metrics)
+                    write_overview(staged / OVERVIEW, result)
         print_result(metrics, notes_on(result, "report"), f"Wrote {', '.join(map(str, written))}.")
-        end_if_failed(metrics["verdict"])
+        exit_if(metrics["verdict"]["level"] == "failed")

@@ -2,8 +2,6 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,9 +39,14 @@ NOT_SHOWN: Progress = lambda done: None  # noqa: E731
 """Nobody looks at how far a single subject is."""
 
 
+def is_taken(column: str) -> bool:
+    """Whether a column of cohort.csv is ours, so that one of the list must have another name."""
+    return column in (*FIRST, *LAST) or MEASURED.fullmatch(column) is not None
+
+
 @dataclass(frozen=True)
 class SubjectWork:
-    """What is done to every subject of a list."""
+    """What is done to every subject of a list: its pair is registered, or its cine tracked."""
 
     method: MethodSpec
     options: RegistrationOptions
@@ -53,116 +56,82 @@ class SubjectWork:
     """Whether files have the names of BIDS derivatives."""
     label_names: tuple[tuple[int, str], ...] = ()
     """What labels are called; of cines, where they are not numbered as in ACDC. In pairs, so that all can be hashed."""
-
-    def asked(self) -> dict[str, Any]:
-        """The options that results depend on. The device is none: a run may go on elsewhere."""
-        return {name: value for name, value in self.options.as_json().items() if name != "device"}
+    are_cines: bool = False
 
     def recipe(self) -> Recipe:
-        """What results depend on beside their inputs: the method, the options, what is written, and the code."""
-        names = {str(label): name for label, name in self.label_names}
+        """What results depend on beside their inputs: the method, the options, what is written, and the code. The
+        device is not in it: a run may go on elsewhere."""
+        options = {name: value for name, value in self.options.as_json().items() if name != "device"}
         return json_ready(
             {
                 "method": str(self.method.load()),
                 "weights": self.method.weights_sha256,
-                **self.asked(),
+                **({"tracked": True, "slices": self.options.slices} if self.are_cines else options),
                 "report": self.report,
                 "bids": self.bids,
-                "label_names": names,
+                "label_names": dict(self.label_names),
                 "vrnet": __version__,
                 "commit": commit(),
             }
         )
 
-
-@dataclass(frozen=True)
-class RegisterSubject(SubjectWork):
-    """Register the pair of a subject, and write what `vrnet register` writes."""
-
     def __call__(self, subject: Subject, folder: Path) -> Row:
-        with computing_alone() as notes:
-            pair = read_pair(*(subject.path(column) for column in PAIRS.files))
-            pair = pair.named(dict(self.label_names))  # not every subject has every structure
-            method = self.method.load()
-            result, metrics, _ = register_files(
-                lambda name: NOT_SHOWN, pair, method, folder, self.options, report=self.report
-            )
-            write_thumbnail(folder / THUMBNAIL, View.of(result))
-            if self.bids:
-                name_pair(folder, subject, result.transform, pair.moving.grid)
+        """Write what `vrnet register` or `vrnet track` writes, and return the row of the table.
+
+        It computes with one thread, so that a result depends neither on how many jobs there are nor on which."""
+        do = self.track if self.are_cines else self.register
+        with use_threads(1), one_thread(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InputWarning)
+            row, notes = do(subject, folder)
+        warned = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, InputWarning))
+        if said := [*warned, *notes]:
+            row["notes"] = " ".join(note if note.endswith((".", ")")) else f"{note}." for note in said)
+        return row
+
+    def register(self, subject: Subject, folder: Path) -> tuple[Row, list[str]]:
+        """The row of a pair, out of its metrics.json, and notes on it."""
+        pair = read_pair(*(subject.path(column) for column in PAIRS.files))
+        pair = pair.named(dict(self.label_names))  # not every subject has every structure
+        result, metrics, _ = register_files(
+            lambda name: NOT_SHOWN, pair, self.method.load(), folder, self.options, report=self.report
+        )
+        write_thumbnail(folder / THUMBNAIL, View.of(result))
+        if self.bids:
+            name_pair(folder, subject, result.transform, pair.moving.grid)
         (folder / RECORD).unlink()  # done.json records the files
-        return row_of(metrics) | notes_cell([*notes, *notes_on(result)])
+        row: Row = {"verdict": metrics["verdict"]["level"], "reason": " ".join(metrics["verdict"]["reasons"])}
+        for name in ("ncc", "mae"):
+            row |= {f"{name}_{when}": metrics["similarity"][f"{name}_{when}"] for when in ("before", "after")}
+        for column, part in OVERLAPS.items():
+            if part in metrics:
+                row |= {f"{column}_{when}": metrics[part][when]["mean"] for when in ("before", "after")}
+        structures = metrics.get("dice", {"after": {}})["after"]
+        row |= {f"dice_{label}": value for label, value in structures.items() if label != "mean"}
+        return row | {name: metrics[name] for name in (*FIELD, "method", "device")}, notes_on(result)
 
-
-@dataclass(frozen=True)
-class TrackSubject(SubjectWork):
-    """Track the cine of a subject, and write what `vrnet track` writes."""
-
-    def asked(self) -> dict[str, Any]:
-        return {"tracked": True, "slices": self.options.slices}
-
-    def __call__(self, subject: Subject, folder: Path) -> Row:
-        with computing_alone() as notes:
-            result = track(
-                subject.files["cine"],
-                self.method.load(),
-                labels=subject.path("labels"),
-                frame=int(subject.values.get("frame", 0)),
-                slices=self.options.slices,
-                label_names=dict(self.label_names) if self.label_names and "labels" in subject.files else None,
-                device=self.options.device,
-            )
-            write_results(result, folder, NOT_SHOWN)
-            if self.report:
-                write_report(result, folder)
-            write_thumbnail(folder / THUMBNAIL, shown_pair(result))
+    def track(self, subject: Subject, folder: Path) -> tuple[Row, list[str]]:
+        """The row of a cine, out of its summary.json, and notes on it."""
+        result = track(
+            subject.files["cine"],
+            self.method.load(),
+            labels=subject.path("labels"),
+            frame=int(subject.values.get("frame", 0)),
+            slices=self.options.slices,
+            label_names=dict(self.label_names) if self.label_names and "labels" in subject.files else None,
+            device=self.options.device,
+        )
+        write_results(result, folder, NOT_SHOWN)
+        if self.report:
+            write_report(result, folder)
+        write_thumbnail(folder / THUMBNAIL, shown_pair(result))
         if self.bids:
             name_tracking(folder, subject, result.frame, len(result.cine))
-        return row_of_tracking(result.metrics()) | notes_cell([*notes, *result.notes()])
-
-
-@contextmanager
-def computing_alone() -> Iterator[list[str]]:
-    """Compute with one thread, wherever it is: so a result depends neither on how many jobs there are nor on which.
-
-    What the package warns of meanwhile is in the list at the end, each thing once."""
-    notes: list[str] = []
-    with use_threads(1), one_thread(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", InputWarning)
-        yield notes
-    notes += dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, InputWarning))
-
-
-def notes_cell(notes: list[str]) -> Row:
-    """The cell of a row that holds notes, if there are any: what the terminal says of a single subject."""
-    return {"notes": " ".join(note if note.endswith((".", ")")) else f"{note}." for note in notes)} if notes else {}
-
-
-def is_taken(column: str) -> bool:
-    """Whether a column of cohort.csv is ours, so that one of the list must have another name."""
-    return column in (*FIRST, *LAST) or MEASURED.fullmatch(column) is not None
-
-
-def row_of(metrics: Mapping[str, Any]) -> Row:
-    """The row of a table that metrics.json comes to."""
-    row: Row = {"verdict": metrics["verdict"]["level"], "reason": " ".join(metrics["verdict"]["reasons"])}
-    for name in ("ncc", "mae"):
-        row |= {f"{name}_{when}": metrics["similarity"][f"{name}_{when}"] for when in ("before", "after")}
-    for column, part in OVERLAPS.items():
-        if part in metrics:
-            row |= {f"{column}_{when}": metrics[part][when]["mean"] for when in ("before", "after")}
-    row |= {f"dice_{label}": value for label, value in metrics.get("dice", {"after": {}})["after"].items()}
-    row.pop("dice_mean", None)
-    return row | {name: metrics[name] for name in (*FIELD, "method", "device")}
-
-
-def row_of_tracking(summary: Mapping[str, Any]) -> Row:
-    """The row of a table that the summary.json of a cine comes to."""
-    row: Row = {"verdict": summary["verdict"]["level"], "reason": " ".join(summary["verdict"]["reasons"])}
-    row |= {name: summary["volumes"][name] for name in VOLUMES if "volumes" in summary}
-    peaks = summary["strain"]["peaks"]["global"] if "strain" in summary else {}
-    row |= {f"peak_{name}_percent": peak["percent"] for name, peak in peaks.items() if peak is not None}
-    row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}
-    row |= {"folding_strict_percent": summary["folding_strict_percent"], "frames": summary["frames"]}
-    row["frames_repaired"] = len(summary["frames_with_repaired_folds"])
-    return row | {name: summary[name] for name in ("method", "device")}
+        summary: dict[str, Any] = result.metrics()
+        row: Row = {"verdict": summary["verdict"]["level"], "reason": " ".join(summary["verdict"]["reasons"])}
+        row |= {name: summary["volumes"][name] for name in VOLUMES if "volumes" in summary}
+        peaks = summary["strain"]["peaks"]["global"] if "strain" in summary else {}
+        row |= {f"peak_{name}_percent": peak["percent"] for name, peak in peaks.items() if peak is not None}
+        row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}
+        row |= {name: summary[name] for name in ("folding_strict_percent", "frames")}
+        row["frames_repaired"] = len(summary["frames_with_repaired_folds"])
+        return row | {name: summary[name] for name in ("method", "device")}, result.notes()

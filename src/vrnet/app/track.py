@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vrnet.app import arguments
-from vrnet.errors import Progress, Stage, counted, in_runs, numbered
+from vrnet.app import arguments as args
+from vrnet.errors import Progress, counted, in_runs, numbered
 from vrnet.vocabulary import Slices
 
 if TYPE_CHECKING:
@@ -32,41 +32,61 @@ class Track:
     docs/cine.md says more of inputs, labels, methods and files.
     """
 
-    cine: arguments.CineFile
+    cine: args.CineFile
     """One whole cycle: NIfTI, MHA, NRRD or DICOM."""
-    out: arguments.Folder
+    out: args.Folder
     """Folder for the results; made if it is not there."""
-    labels: arguments.OptionalFile = None
+    labels: args.OptionalFile = None
     """Label map of the reference: 1 RV, 2 wall, 3 cavity."""
     report: bool = False
     """Write a page on which the heart beats, and pictures."""
     frame: int = 0
     """The reference, from 0: best end-diastole."""
-    label_names: arguments.LabelNamesText = None
+    label_names: args.LabelNamesText = None
     """What the labels are, if not as above; SET: acdc, ukbb."""
-    method: arguments.Name = "default"
+    method: args.Name = "default"
     """Any name that `vrnet methods` lists."""
     slices: Slices = "auto"
     """Track each slice by itself, or all together."""
-    method_options: arguments.Group[arguments.MethodOptions]
-    device_options: arguments.Group[arguments.DeviceOptions]
+    method_options: args.Group[args.MethodOptions]
+    device_options: args.Group[args.DeviceOptions]
 
     def run(self) -> None:
-        from vrnet.app.console import end_if_failed, print_line, print_verdict, screen, stage_progress
+        from vrnet.app.console import exit_if, print_line, print_verdict, screen, stage_progress
+        from vrnet.cardiac.cine import track
         from vrnet.devices import find_device
+        from vrnet.files import check_not_input, check_set, exists, own_files, replace_set
+        from vrnet.images.io import read_cine
+        from vrnet.report.cine import CURVES, REPORT_FILES
+        from vrnet.report.cine_figures import write_report
 
         find_device(self.device_options.device)  # which fails at once where there is none
         with stage_progress() as stage:
-            result, written = track_to_folder(self, stage)
+            stage("reading")
+            method, cine = self.method_options.spec(self.method).load(), read_cine(self.cine)
+            transforms = [transform_name(k, len(cine)) for k in range(len(cine))]
+            drawn = [name for name in REPORT_FILES if self.report and (self.labels or name != CURVES)]
+            names = [*transforms, *(LABELLED if self.labels else ()), SUMMARY, *drawn]
+            check_not_input((self.out / name for name in names), (self.cine, self.labels, self.method_options.weights))
+            check_set(self.out, names)
+            result = track(
+                cine, method, labels=self.labels, frame=self.frame, slices=self.slices, label_names=self.label_names,
+                device=self.device_options.device, progress=stage("tracking"),
+            )  # fmt: skip
+            stage("measuring")
+            verdict = result.metrics()["verdict"]  # what takes long is kept: not while files are written
+            stale = [name for name in own_files(self.out) if name.startswith(f"{TRANSFORMS}/frame_")]
+            with replace_set(self.out, (*names, *LABELLED, *REPORT_FILES, *stale)) as staged:
+                write_results(result, staged, stage("writing"))
+                if self.report:
+                    write_report(result, staged, stage("drawing"))
+                others = [name for name in names if name not in transforms and exists(staged / name)]
         screen.print(result_table(result))
         for note in result.notes():
             print_line(f"Note: {note}")
-        verdict = result.metrics()["verdict"]
         print_verdict(verdict)
-        others = [name for name in written if not name.startswith(TRANSFORMS)]
-        transforms = counted(len(written) - len(others), "transform")
-        print_line(f"Wrote {transforms}, {', '.join(others)} in {self.out}.")
-        end_if_failed(verdict)
+        print_line(f"Wrote {counted(len(transforms), 'transform')}, {', '.join(others)} in {self.out}.")
+        exit_if(verdict["level"] == "failed")
 
 
 def result_table(result: "CineResult") -> "Table":
@@ -105,38 +125,6 @@ def transform_name(k: int, frames: int) -> str:
     return f"{TRANSFORMS}/frame_{k:0{max(2, len(str(frames - 1)))}d}.nii.gz"
 
 
-def track_to_folder(asked: Track, stage: Stage) -> tuple["CineResult", list[str]]:
-    """Track a cine and write the results in a folder; also returns their names."""
-    from vrnet.cardiac.cine import track
-    from vrnet.files import check_not_input, check_set, exists, own_files, replace_set
-    from vrnet.images.io import read_cine
-    from vrnet.report.cine import CURVES, REPORT_FILES
-    from vrnet.report.cine_figures import write_report
-
-    stage("reading")
-    method, cine, folder = asked.method_options.choose(asked.method), read_cine(asked.cine), asked.out
-    n, is_labelled = len(cine), asked.labels is not None
-    drawn = [name for name in REPORT_FILES if asked.report and (is_labelled or name != CURVES)]
-    names = [*(transform_name(k, n) for k in range(n)), *(LABELLED if is_labelled else ()), SUMMARY, *drawn]
-    check_not_input((folder / name for name in names), (asked.cine, asked.labels, asked.method_options.weights))
-    check_set(folder, names)
-    result = track(
-        cine, method, labels=asked.labels, frame=asked.frame, slices=asked.slices, label_names=asked.label_names,
-        device=asked.device_options.device, progress=stage("tracking"),
-    )  # fmt: skip
-    tell = stage("measuring")
-    for done, part in enumerate(("labels", "verdict"), 1):  # which takes long, and is kept: not while files are written
-        getattr(result, part)
-        tell(done / 2)
-    stale = [name for name in own_files(folder) if name.startswith(f"{TRANSFORMS}/frame_")]
-    with replace_set(folder, (*names, *LABELLED, *REPORT_FILES, *stale)) as staged:
-        write_results(result, staged, stage("writing"))
-        if asked.report:
-            write_report(result, staged, stage("drawing"))
-        written = [name for name in names if exists(staged / name)]
-    return result, written
-
-
 def write_results(result: "CineResult", folder: Path, progress: Progress) -> None:
     """Write all results; the transforms first, which take longest."""
     import SimpleITK as sitk
@@ -168,7 +156,16 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
         ]
         write_rows(rows, folder / STRAIN, (f"{m.name}_percent: {m.definition}" for m in MEASURES))
     if (by_slice := result.by_slice) is not None and by_slice.slices:
-        columns = slice_columns()
+        around, away = (f"{m.definition} in this slice; empty where that is no closed ring" for m in MEASURES[:2])
+        columns = {
+            "cavity_mm2": "area of the cavity of the LV in the labels of this frame",
+            "wall_mm2": "area of the wall of the LV in the labels of this frame",
+            "green_circumferential_percent": around,
+            "green_radial_percent": away,
+            "muscle_in_cavity_percent": "how much more of the cavity looks like muscle than in the reference, in "
+            "percent of the cavity: is no brighter than half-way from the median of the wall to the 90th percentile of "
+            "the cavity (no darker, where blood is dark)",
+        }
         curves = {name: getattr(by_slice, name).round(3) + 0.0 for name in columns}
         rows = [
             {"slice": number} | moment | {name: curve[k, t] for name, curve in curves.items()}
@@ -178,19 +175,3 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
         definitions = (f"{name}: {definition}" for name, definition in columns.items())
         write_rows(rows, folder / SLICES, ["slice, frame: counted from 0", *definitions])
     write_json(result.metrics(), folder / SUMMARY)
-
-
-def slice_columns() -> dict[str, str]:
-    """{column of slices.csv, which is a curve of SliceCurves: its definition}"""
-    from vrnet.cardiac.strain import MEASURES
-
-    around, away = (f"{m.definition} in this slice; empty where that is no closed ring" for m in MEASURES[:2])
-    return {
-        "cavity_mm2": "area of the cavity of the LV in the labels of this frame",
-        "wall_mm2": "area of the wall of the LV in the labels of this frame",
-        "green_circumferential_percent": around,
-        "green_radial_percent": away,
-        "muscle_in_cavity_percent": "how much more of the cavity looks like muscle than in the reference, in percent "
-        "of the cavity: is no brighter than half-way from the median of the wall to the 90th percentile of the cavity "
-        "(no darker, where blood is dark)",
-    }

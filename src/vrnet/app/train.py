@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 
 import tyro
 
-from vrnet.app.arguments import DeviceOptions, File, Folder, Group, Name, ParameterOptions, SourceOptions
-from vrnet.app.console import best_score, print_line, show_errors_only, stage_progress, training_bar
+from vrnet.app import arguments as args
+from vrnet.app import console
+from vrnet.app.console import print_line, stage_progress
 from vrnet.errors import BadInput, counted
 from vrnet.methods.parameters import field_docstrings
 from vrnet.training.settings import PRESETS, Training
@@ -26,8 +27,7 @@ METAVARS = {int: "INT", float: "FLOAT", str: "NAME"}
 
 
 def option(name: str, kind: Any) -> tuple[str, Any, Any]:
-    """Name, annotated type and default of the option for a field of `Training` of this type, whose docstring is its
-    help."""
+    """Name, annotated type and default of the option for a field of `Training`, whose docstring is its help."""
     text = field_docstrings(Training)[name]
     if name == "augmentation":
         return "augment", Annotated[bool, tyro.conf.arg(help=text, help_behavior_hint="")], True
@@ -81,10 +81,10 @@ class Train:
     """GPUs (on a CPU, processes) of each machine."""
     nodes: int = 1
     """Machines; start the same command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set, or by SLURM."""
-    training_options: Group[TrainingOptions]
-    parameter_options: Group[ParameterOptions]
-    source_options: Group[SourceOptions]
-    device_options: Group[DeviceOptions]
+    training_options: args.Group[TrainingOptions]
+    parameter_options: args.Group[args.ParameterOptions]
+    source_options: args.Group[args.SourceOptions]
+    device_options: args.Group[args.DeviceOptions]
 
     def run(self) -> None:
         from vrnet.data.prepared import USES
@@ -102,25 +102,16 @@ class Train:
         find_device(self.device_options.device)  # which fails at once where there is none
         Run(self.out).check(self.resume)
         is_first = self.devices * self.nodes == 1 or is_first_process()
-        if not is_first:
-            show_errors_only()
+        if not is_first:  # of several processes, one shows more than errors
+            console.screen.quiet = console.bar_screen.quiet = True
         with stage_progress() as stage:
             train, val = (source.split(*use, stage, print_line) for use in USES[:2])
         training = settings(method, self.preset, train, self.training_options.changes())
-        with training_bar(str(method)) as watch:
+        with console.training_bar(str(method)) as watch:
             result = fit(
-                method,
-                train,
-                val,
-                training,
-                self.out,
-                start_from=self.start_from,
-                device=self.device_options.device,
-                devices=self.devices,
-                nodes=self.nodes,
-                resume=self.resume,
-                watch=watch,
-            )
+                method, train, val, training, self.out, start_from=self.start_from, device=self.device_options.device,
+                devices=self.devices, nodes=self.nodes, resume=self.resume, watch=watch,
+            )  # fmt: skip
         if not result.is_finished:
             done = f"{result.step} of {training.steps} steps"
             print_line(f"Stopped after {done}. Go on with the same command and --resume.")
@@ -142,7 +133,9 @@ class Train:
         if self.start_from is not None:
             model, _ = load_weights(find_start(self.start_from))
             others["before fine-tuning"] = {**validate(model.to(device), val, loss, device)}
-        print_line(f"Best on validation {best_score(best, others)}.")
+        name, key, digits = ("Dice", "val_dice", 3) if "val_dice" in best else ("loss", "val_loss", 4)
+        beside = ", ".join(f"{other} {scores[key]:.{digits}f}" for other, scores in others.items())
+        print_line(f"Best on validation after {best['step']} steps: {name} {best[key]:.{digits}f} ({beside}).")
         start = others.get("before fine-tuning")
         if start is not None and best_row([start, best]) is start:
             print_line(f"{self.start_from} itself is no worse: use that, or try another --rate or more steps.")
@@ -156,11 +149,11 @@ class Prepare:
     need neither the images nor their readers. Each subject is prepared once, and again only when its files change.
     """
 
-    data: Name
+    data: args.Name
     """Which data set: acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d or manifest."""
-    out: File
+    out: args.File
     """The file to write, .npz."""
-    source_options: Group[SourceOptions]
+    source_options: args.Group[args.SourceOptions]
 
     def run(self) -> None:
         from vrnet.data.prepared import pack
@@ -173,8 +166,6 @@ class Prepare:
         print_line(f"Wrote {self.out}.")
 
 
-MAX_ROUNDS = 20
-"""Of a template."""
 FILES = WEIGHTS, IMAGE, PICTURE, CONFIG = "weights.safetensors", "template.nii.gz", "template.png", "config.json"
 
 
@@ -190,7 +181,7 @@ class Template:
     data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
     """A data set with one image per subject (hippocampus, acdc3d, cmr3d, phantom3d, manifest), or a file that `vrnet
     prepare` wrote."""
-    out: Folder
+    out: args.Folder
     """The folder to write in; made if it is not there."""
     split: str = "train"
     """The split whose images are averaged."""
@@ -199,8 +190,8 @@ class Template:
     140."""
     rounds: int = 2
     """How often all images are brought to the template of the round before."""
-    source_options: Group[SourceOptions]
-    device_options: Group[DeviceOptions]
+    source_options: args.Group[args.SourceOptions]
+    device_options: args.Group[args.DeviceOptions]
 
     def run(self) -> None:
         from vrnet.devices import find_device
@@ -210,8 +201,8 @@ class Template:
         from vrnet.report.figures import image_figure, save
         from vrnet.training.template import image_of, make_template
 
-        if not 1 <= self.rounds <= MAX_ROUNDS:
-            raise BadInput(f"--rounds is {self.rounds}: give 1 to {MAX_ROUNDS}; a template settles in two or three")
+        if not 1 <= self.rounds <= 20:
+            raise BadInput(f"--rounds is {self.rounds}: give 1 to 20; a template settles in two or three")
         check_folder(self.out, FILES)
         if exists(self.out / WEIGHTS):
             raise BadInput(f"{self.out} holds weights already, of a template or of a network: choose another folder")
