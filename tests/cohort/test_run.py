@@ -5,7 +5,8 @@ import json
 import os
 import shutil
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context
 from types import SimpleNamespace
 
@@ -16,16 +17,7 @@ from tests.disks import full_disk
 from vrnet import BadInput
 from vrnet.cohort import run as engine
 from vrnet.cohort.results import CohortFolder, Survey, make_plan
-from vrnet.cohort.run import (
-    WORKERS_DIED,
-    DaskExecutor,
-    choose_gpu,
-    existing_cluster,
-    local_cluster,
-    open_executor,
-    run_here,
-    run_tasks,
-)
+from vrnet.cohort.run import WORKERS_DIED, open_executor, run_by_dask, run_here, run_tasks
 from vrnet.cohort.table import Subject, read_table
 from vrnet.errors import UnfitMachine
 
@@ -264,7 +256,7 @@ def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects
         raise BadInput("cannot write")
 
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00002"})))
-    monkeypatch.setattr(type(task.folder), "record_failure", refuse)
+    monkeypatch.setattr(engine, "write_bytes", refuse)
     with pytest.raises(BadInput, match="check its room and your permission, then start again"):
         run_tasks(task, subjects, run_here)
     assert {name.partition("/")[0] for name in results(tmp_path / "out")} == {"s00000", "s00001"}
@@ -278,10 +270,9 @@ def cluster():
     """Makes a cluster of two workers, which is closed at the end."""
     from distributed import Client, LocalCluster
 
-    with engine.quiet_logs():
-        quick = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
-        with LocalCluster(n_workers=2, **quick) as cluster, Client(cluster, set_as_default=False) as client:
-            yield DaskExecutor(client, "the cluster")
+    quick = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=2, **quick) as cluster, Client(cluster, set_as_default=False) as client:
+        yield partial(run_by_dask, client, "the cluster")
 
 
 @pytest.fixture
@@ -291,7 +282,7 @@ def dies(cluster):
 
     quick = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(n_workers=2, **quick) as own, Client(own, set_as_default=False) as client:
-        yield DaskExecutor(client, "the cluster")
+        yield partial(run_by_dask, client, "the cluster")
 
 
 def test_dask_finds_what_one_process_finds_and_one_failure_stops_nobody(tmp_path, subjects, cluster, monkeypatch):
@@ -333,7 +324,7 @@ def test_workers_that_are_unfit_end_the_run_and_no_subject_is_a_failure(tmp_path
 def test_a_worker_that_does_not_see_the_files_is_stopped_and_another_does_its_subjects(
     tmp_path, subjects, dies, monkeypatch
 ):
-    (bad, *_) = dies.client.nthreads()
+    (bad, *_) = dies.args[0].nthreads()
     seen = engine.do_on_worker
 
     def blind(task, subject, is_last):
@@ -366,13 +357,13 @@ def test_a_scheduler_that_goes_away_ends_the_run(tmp_path, subjects, monkeypatch
     monkeypatch.setattr(distributed, "as_completed", lambda loop: Ended())
     client = SimpleNamespace(nthreads=dict, map=lambda run, packed, pure: [future for _ in packed], loop=None)
     with pytest.raises(BadInput, match="the cluster went away: start it again, then this command"):
-        run_tasks(make_task(tmp_path / "out"), subjects[:1], DaskExecutor(client, "the cluster"))
+        run_tasks(make_task(tmp_path / "out"), subjects[:1], partial(run_by_dask, client, "the cluster"))
 
 
 @pytest.mark.release
 def test_a_process_that_dies_is_started_again_and_a_subject_that_kills_four_is_a_failure(tmp_path):
     table, task = read_table(write_list(tmp_path, 20)), make_task(tmp_path / "out", Count(deadly=frozenset({"s00009"})))
-    with local_cluster(2) as executor:
+    with open_executor(20, jobs=2) as executor:
         tally = run_tasks(task, table.subjects, executor)
     assert (tally.done, tally.reasons) == (19, {"s00009": WORKERS_DIED})
     assert left_behind(tmp_path / "out") == []
@@ -380,21 +371,31 @@ def test_a_process_that_dies_is_started_again_and_a_subject_that_kills_four_is_a
 
 def test_no_more_processes_are_started_than_there_are_subjects(monkeypatch):
     started = []
-    monkeypatch.setattr(engine, "local_cluster", lambda jobs: started.append(jobs) or nullcontext())
-    for subjects in (3, 20, 1, 0):
-        open_executor(subjects, jobs=8)
+
+    def start(n_workers, **options):
+        started.append(n_workers)
+        raise RuntimeError("not here")
+
+    monkeypatch.setattr("distributed.LocalCluster", start)
+    for subjects in (3, 20):
+        with pytest.raises(BadInput, match="processes cannot be started here"), open_executor(subjects, jobs=8):
+            pass
+    for subjects in (1, 0):
+        with open_executor(subjects, jobs=8) as executor:
+            assert executor is run_here
     assert started == [3, 8]
 
 
-def test_workers_of_a_machine_take_its_gpus_in_turn(monkeypatch):
+def test_workers_of_a_machine_take_its_gpus_in_turn(tmp_path, monkeypatch):
     import torch
 
-    chosen = []
+    chosen, task, one = [], make_task(tmp_path / "out"), subject(tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     for worker in (2, "3", "tcp://x"):
-        choose_gpu(worker)
+        monkeypatch.setattr("distributed.get_worker", lambda worker=worker: SimpleNamespace(name=worker))
+        engine.do_on_worker(task, one, is_last=False)
     assert chosen == [0, 1]
 
 
@@ -403,8 +404,8 @@ def test_workers_of_a_machine_take_its_gpus_in_turn(monkeypatch):
     ("address", "content", "words"),
     [
         ("tcp://127.0.0.1:1", None, "no Dask scheduler answers"),
-        ("none.json", None, "there is no none.json"),
-        ("file.json", '{"address": 3}', "names no address of a scheduler"),
+        ("none.json", None, "cannot read none.json"),
+        ("file.json", '{"address": 3}', "names no address"),
     ],
 )
 def test_a_scheduler_that_is_not_there_is_told(address, content, words, monkeypatch, tmp_path):
@@ -412,5 +413,5 @@ def test_a_scheduler_that_is_not_there_is_told(address, content, words, monkeypa
     monkeypatch.chdir(tmp_path)
     if content is not None:
         (tmp_path / address).write_text(content)
-    with pytest.raises(BadInput, match=words), existing_cluster(address):
+    with pytest.raises(BadInput, match=words), open_executor(1, scheduler=address):
         pass

@@ -135,8 +135,8 @@ class MaskOptions:
     """Which parts of the images are compared."""
 
     fixed_mask: OptionalFile = None
-    """Mask on the grid of FIXED, nonzero inside: only there the images are compared. Leave a margin around a
-    structure, or crop the images and give no mask. An affine start also uses the whole images."""
+    """Mask on the grid of FIXED, nonzero inside: only there the images are compared. Leave a margin around a structure.
+    An affine start also uses the whole images."""
     moving_mask: OptionalFile = None
     """Mask on the grid of MOVING. Exclude what only this image shows, such as an artefact."""
 
@@ -156,7 +156,6 @@ class EvaluationOptions:
     """Ignore what metrics.json beside the transform records: masks, affine start and matched intensities."""
 
     def known(self, transform: Path, fixed: Path, moving: Path) -> "Known":
-        """How the transform was found, as far as that is recorded and to be used, and the masks that are used."""
         from vrnet.app.pair_files import Known
 
         if self.ignore_recorded:
@@ -180,7 +179,7 @@ class SourceOptions:
     """Where the pairs of a data set come from."""
 
     root: Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")] = None
-    """The folder of the data set, with split.csv in it; of a manifest, the CSV file; phantoms have none."""
+    """The folder of the data set, with split.csv; of a manifest, the CSV file; phantoms have none."""
     split_file: OptionalFile = None
     """Another split.csv than the folder's."""
     cache: OptionalFolder = None

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,18 +34,18 @@ MAX_SHOWN = 10
 class Cohort:
     """Register, or track, every subject of a list, and say which to look at.
 
-    LIST.csv has one row per subject. Pairs are registered: columns subject, fixed and moving; where wanted
-    fixed_labels, moving_labels, fixed_mask and moving_mask. Cines are tracked: columns subject and cine; where wanted
-    labels, and frame, the one that they belong to, counted from 0. Further columns, such as group or scanner, go with
-    the subject. Paths are relative to the file.
+    LIST.csv has one row per subject. Pairs are registered: columns subject, fixed and moving, optionally fixed_labels,
+    moving_labels, fixed_mask and moving_mask. Cines are tracked: columns subject and cine, optionally labels, and
+    frame, the one that they belong to, from 0. Further columns, such as group, are kept. Paths are relative to the
+    file.
 
-    Writes in DIR: subjects/NAME, with what `vrnet register` or `vrnet track` writes; failures/NAME.json and NAME.txt,
-    with the reason why a subject could not be done, and the traceback; cohort.csv, with one row per subject;
-    summary.json; and index.html, a page that ranks the subjects by how much they need a look.
+    Writes in DIR: subjects/NAME, as `vrnet register` or `vrnet track` does; failures/NAME.json and NAME.txt, the reason
+    of a failure and the traceback; cohort.csv, one row per subject; summary.json; and index.html, a page that ranks the
+    subjects by how much they need a look.
 
-    It may be stopped at any moment and started again: what is done is not done twice, and what is half done does not
-    count. Results of another method, parameter, version or input are made again. The exit status is 0 when every
-    subject is done, whatever the verdicts; 3 where some failed or are left to another run; 130 after Ctrl-C.
+    It may be stopped at any moment and started again: what is done is not repeated, unless its method, parameters,
+    version or inputs changed. The exit status is 0 when every subject is done, whatever the verdicts; 3 where some
+    failed or are left to another run; 130 after Ctrl-C.
     """
 
     list_file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="LIST.csv")] = None
@@ -53,8 +53,7 @@ class Cohort:
     out: args.Folder
     """Folder for the results; made if it is not there."""
     scan: args.OptionalFolder = None
-    """Instead of a list, a folder in the layout of ACDC or BIDS: writes DIR/pairs.csv, to be looked at and used; or
-    DIR/cines.csv, where it has cines alone."""
+    """Instead of a list, a folder in the layout of ACDC or BIDS: writes its list, DIR/pairs.csv or DIR/cines.csv."""
     cines: bool = False
     """With --scan: list the cines, also where there are pairs of ED and ES."""
     dry_run: bool = False
@@ -62,29 +61,25 @@ class Cohort:
     retry: bool = False
     """Try those again that could not be done."""
     keep: bool = False
-    """Replace no result: where method, parameters, version or inputs are others than those of results that are there,
-    end with status 2."""
+    """Replace no result: end with status 2 where method, parameters, version or inputs changed."""
     skip_broken: bool = False
-    """Go on where files of the list are not there: those subjects fail. Otherwise all of them are named, and
-    nothing is done."""
+    """Go on where files of the list are missing: those subjects fail. Otherwise nothing is done."""
     jobs: args.Jobs = 1
     """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS|FILE")] = None
-    """The Dask scheduler of a cluster that runs, such as tcp://host:8786, or the file that it wrote; the workers must
-    see the images and DIR under the same names."""
+    """A Dask scheduler, such as tcp://host:8786, or the file that it wrote; workers must see the images and DIR."""
     shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = WHOLE
     """Do every N-th subject from the I-th on, I from 1 to N: for array jobs that share a list without Dask."""
     bids: bool = False
-    """Name results as BIDS derivatives: DIR/sub-NAME/sub-NAME_from-ES_to-ED_mode-image_xfm.nii.gz and so on, with a
-    dataset_description.json. Of a pair, the transform back is written, too."""
+    """Name results as BIDS derivatives, with a dataset_description.json. Pairs also get the transform back."""
     method: args.Name = "default"
     """Any name that `vrnet methods` lists."""
     label_names: args.LabelNamesText = None
-    """What the labels are called in pages and pictures; or a known set of names: acdc, ukbb, hippocampus or
-    freesurfer. Columns of cohort.csv keep the numbers. Of cines they say which labels are RV, Myo and LV."""
+    """What the labels are called in pages; SET: acdc, ukbb, hippocampus or freesurfer. Of cines they say which labels
+    are RV, Myo and LV."""
     options: args.Group[RegistrationOptions]
     report: bool = False
-    """Write the page and the pictures of each subject, too."""
+    """Write the page and the pictures of each subject."""
     method_options: args.Group[args.MethodOptions]
 
     def run(self) -> None:
@@ -112,15 +107,13 @@ class Cohort:
         args.refuse_options(self, others, "on a folder that is listed: give that with the list")
         found = scan_folder(folder, self.cines)
         path = write_scanned(found, self.out)
-        print_line(
-            f"Wrote {path}: {counted(len(found), 'subject')}. Look at it, then: vrnet cohort {path} --out {self.out}"
-        )
-        print_line("With --report, each subject has a page, which the page of the cohort leads to.")
+        said = f"Wrote {path}: {counted(len(found), 'subject')}. Look at it, then: vrnet cohort {path} --out {self.out}"
+        print_line(said, "With --report, each subject has a page, which the page of the cohort leads to.")
         subjects = read_table(path).subjects
         without = [one.name for one in subjects if not one.has_labels]
         if 0 < len(without) < len(subjects):
             print_line(f"Without labels, which others have: {some(without)}.")
-        say(missing_lines(find_missing(subjects), skip_broken=False))
+        print_line(*missing_lines(find_missing(subjects), skip_broken=False))
 
     def run_list(self, path: Path) -> None:
         """Do what is to do of a list, write the tables, and say what came of it."""
@@ -145,27 +138,27 @@ class Cohort:
         subjects, recipe = table.subjects[index - 1 :: shards], work.recipe()
         plan, missing = make_plan(folder, subjects, recipe), find_missing(subjects)
         if self.dry_run:
-            say(plan_lines(plan, self.retry))
-            say(missing_lines(missing, self.skip_broken))
+            print_line(*plan_lines(plan, self.retry), *missing_lines(missing, self.skip_broken))
             return
         check_set(self.out, planned_tables(recipe))
         check_files(path, subjects, missing, self.skip_broken)
         if self.keep:
             check_kept(plan, folder, recipe)
-        say(plan_lines(plan, self.retry))
+        print_line(*plan_lines(plan, self.retry))
         tally = self.do(plan, Task(folder, work, recipe))
-        say(f"No more work was given to {', '.join(names)}: {reason}" for reason, names in by_reason(tally.stopped))
+        print_line(
+            *(f"No more work was given to {', '.join(names)}: {reason}" for reason, names in by_reason(tally.stopped))
+        )
         survey = Survey(folder, recipe)  # what is left is found soonest from the end of the list
         if self.shard != WHOLE and any(survey.state(one).kind not in ENDED for one in reversed(table.subjects)):
             failed = tally.failed + (0 if self.retry else len(plan.failed))
             done = len(plan.done) + tally.done
-            print_line(f"Shard {self.shard}: {done:,} done, {failed:,} failed, {tally.left:,} left.")
-            say(failure_lines(tally.reasons))
-            print_line("The last shard to end writes the tables.")
+            print_line(f"Shard {self.shard}: {done:,} done, {failed:,} failed, {tally.left:,} left.",
+                       *failure_lines(tally.reasons), "The last shard to end writes the tables.")  # fmt: skip
             exit_if(failed + tally.left > 0)
             return
         summary, rows = write_tables(folder, table, recipe)
-        say(ending_lines(summary, rows))
+        print_line(*ending_lines(summary, rows))
         if summary["failed"]:
             print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
         print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
@@ -228,11 +221,6 @@ class Cohort:
             raise
 
 
-def say(lines: Iterable[str]) -> None:
-    for line in lines:
-        print_line(line)
-
-
 def planned_tables(recipe: "Recipe") -> tuple[str, ...]:
     """The names of the files that are written of all subjects together."""
     from vrnet.app.layouts import DESCRIPTION, IGNORE
@@ -287,8 +275,6 @@ def plan_lines(plan: "Plan", retry: bool) -> Iterator[str]:
     yield f"{counted(len(plan.subjects), 'subject')}: {len(plan.done):,} done already{left_alone}, {planned}."
     for why, number in plan.changes.most_common(MAX_SHOWN):
         yield f"Again, {number:,}: {why}."
-    if len(plan.changes) > MAX_SHOWN:
-        yield f"Again, for {counted(len(plan.changes) - MAX_SHOWN, 'more reason')}."
     if plan.again:
         yield "Earlier results of these are replaced, unless inputs are newer and of the same content."
     if begun := [one.name for one in plan.to_do(retry) if one.name in plan.begun]:

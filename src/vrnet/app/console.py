@@ -45,9 +45,10 @@ FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
 """Until the first line of progress in a log, and between two lines."""
 
 
-def print_line(line: str) -> None:
-    """Print one line as it is: file names may hold brackets, which are no markup, and ends of lines."""
-    screen.print(line.replace("\n", "\\n"), markup=False, highlight=False, soft_wrap=True)
+def print_line(*lines: str) -> None:
+    """Print lines as they are: file names may hold brackets, which are no markup, and ends of lines."""
+    for line in lines:
+        screen.print(line.replace("\n", "\\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_verdict(verdict: Mapping[str, Any]) -> None:
@@ -56,10 +57,7 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
 
     level = verdict["level"]
     screen.print(Text.assemble("Verdict: ", (WORDS[level], f"bold {VERDICT_COLOURS[level]}")), soft_wrap=True)
-    for reason in verdict["reasons"]:
-        print_line(f"  {reason}")
-    for advice in verdict["try"]:
-        print_line(f"  Try: {advice}.")
+    print_line(*(f"  {reason}" for reason in verdict["reasons"]), *(f"  Try: {advice}." for advice in verdict["try"]))
 
 
 @contextmanager
@@ -185,11 +183,9 @@ def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> 
     screen.print(metrics_table(metrics))
     if "hausdorff_mm" in metrics:
         print_line(HAUSDORFF_LEGEND)
-    for note in notes:
-        print_line(f"Note: {note}")
+    print_line(*(f"Note: {note}" for note in notes))
     print_verdict(metrics["verdict"])
-    for line in lines:
-        print_line(line)
+    print_line(*lines)
 
 
 def metrics_table(metrics: dict[str, Any]) -> Table:

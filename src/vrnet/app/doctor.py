@@ -5,7 +5,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,15 +12,14 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from time import perf_counter
 
-from vrnet.app.console import FAILED_STATUS, print_line
+from vrnet.app.console import exit_if, print_line
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__, commit, how_to_install
 
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor:
-    """Say whether everything is as it should be: versions, extras, devices, threads and folders; then register a
-    made-up heart whose motion is known, within a few seconds.
+    """Check versions, extras, devices, threads and folders; then register a made-up heart whose motion is known.
 
     Where something is wrong, the line says what to do, and the exit status is 3.
     """
@@ -44,8 +42,7 @@ class Doctor:
                     hint = f" → {check.hint}" if check.hint else ""
                     print_line(f"  {'ok   ' if check.is_fine else 'WRONG'} {check.name}: {check.found}{hint}")
             print_line("Everything is as it should be." if is_fine else "Not everything is as it should be.")
-        if not is_fine:
-            sys.exit(FAILED_STATUS)
+        exit_if(not is_fine)
 
 
 EXTRAS = {
@@ -82,13 +79,8 @@ def check_versions() -> Iterator[Check]:
 
 def requirements(extra: str | None = None) -> list[str]:
     """The packages that vrnet, or one of its extras, needs, as the installed metadata lists them."""
-    found = []
-    for text in requires("vrnet") or ():
-        package, _, marker = text.partition(";")
-        of_extra = re.search("extra == ['\"](.+?)['\"]", marker)
-        if (of_extra and of_extra[1]) == extra:
-            found.append(re.split(r"[^\w.-]", package.strip())[0])
-    return found
+    split = [(text.partition(";")[0], re.search("extra == ['\"](.+?)['\"]", text)) for text in requires("vrnet") or ()]
+    return [re.split(r"[^\w.-]", name.strip())[0] for name, marker in split if (marker and marker[1]) == extra]
 
 
 def installed(package: str) -> str | None:
@@ -132,21 +124,17 @@ def check_folders() -> Iterator[Check]:
     """Whether prepared subjects and temporary files, or what is nearest above their folders, can be written."""
     from vrnet.data.prepared import cache_folder
 
-    hints = {
-        "cache": "set XDG_CACHE_HOME to one that you may write",
-        "temporary files": "set TMPDIR to a folder that you may write",
-    }
-    for name, hint in hints.items():
+    for name, variable in {"cache": "XDG_CACHE_HOME", "temporary files": "TMPDIR"}.items():
         try:
             folder = cache_folder() if name == "cache" else Path(tempfile.gettempdir())
             there = next(place for place in (folder, *folder.parents) if place.exists())
             with tempfile.TemporaryFile(dir=there):
                 free = shutil.disk_usage(there).free
         except (BadInput, OSError) as error:
-            yield Check(name, f"cannot be written: {error}", False, hint)
+            yield Check(name, f"cannot be written: {error}", False, f"set {variable} to a folder that you may write")
             continue
-        is_roomy = free >= 1e9
-        yield Check(name, f"{folder}, {free / 1e9:.1f} GB free", is_roomy, "" if is_roomy else "make room there")
+        hint = "make room there" if free < 1e9 else ""
+        yield Check(name, f"{folder}, {free / 1e9:.1f} GB free", not hint, hint)
 
 
 def check_registration() -> Iterator[Check]:

@@ -26,20 +26,18 @@ MAX_SHOWN = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Measure a method, or a transform by any tool: on a pair (--fixed, --moving),
-    or on a data set (--data, --root).
+    """Measure a method, or a transform by any tool: on a pair (--fixed, --moving), or on a data set (--data, --root).
 
-    Masks are for a pair; a data set is measured under its protocol. Those that a
-    transform.nii.gz of `vrnet register` was found with need not be given again. It is also judged after
-    its affine start and in matched intensities, if it was found so. --ignore-recorded uses nothing of this.
+    A data set is measured under its protocol. On a pair, a transform.nii.gz of `vrnet register` is judged as it was
+    found: inside the masks, after the affine start and in the matched intensities that metrics.json beside it records.
+    --ignore-recorded uses nothing of this.
 
-    Of a pair there is a verdict, as in `vrnet register`: where it is failed, the exit status is 3, but
-    for `identity`. Of a data set, it is 3 where subjects could not be measured.
+    Of a pair there is a verdict, as in `vrnet register`: where it is failed, the exit status is 3, but for `identity`.
+    Of a data set, it is 3 where subjects could not be measured.
     """
 
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD", help_behavior_hint="")] = "default"
-    """Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file; without it
-    `default`, or the method of the weights."""
+    """Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file."""
     fixed: args.OptionalFile = None
     """The reference image."""
     moving: args.OptionalFile = None
@@ -49,7 +47,7 @@ class Evaluate:
     moving_labels: args.OptionalFile = None
     """Label map on the grid of MOVING."""
     label_names: args.LabelNamesText = None
-    """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
+    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
     fixed_points: args.OptionalFile = None
     """CSV file of landmarks in FIXED, with columns x, y, z."""
     moving_points: args.OptionalFile = None
@@ -60,19 +58,17 @@ class Evaluate:
     """Of a stack, register each slice within itself, or all together."""
     judged: args.Group[args.EvaluationOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
-    """A data set (acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the
-    protocol of the paper where it has one; or a file that `vrnet prepare` wrote."""
+    """A data set (acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that
+    `vrnet prepare` wrote."""
     folds: Literal["auto", "repair", "keep"] = "auto"
-    """Repair the folds of what the method finds, or keep them. auto: on a pair repair, as `vrnet register` does; on a
-    data set keep, since tables report how much a method folds."""
+    """Repair the folds of what the method finds, or keep them. auto: repair on a pair, keep on a data set."""
     split: args.Name = "test"
     """Which subjects: any split named in split.csv."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None
-    """Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json, and for what
-    is known of each subject so far (subjects/NAME): stopped and started again, it goes on from there."""
+    """Of a pair, a .json file; of a data set, a folder for metrics.csv, summary.json and subjects/NAME, what is known
+    of each subject so far: stopped and started again, it goes on from there."""
     jobs: args.Jobs = 1
-    """Of a data set, so many subjects at a time, each in a process with one thread (needs vrnet[cluster]). Measure
-    seconds with one."""
+    """Of a data set, so many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     method_options: args.Group[args.MethodOptions]
     source_options: args.Group[args.SourceOptions]
     device_options: args.Group[args.DeviceOptions]
@@ -84,7 +80,6 @@ class Evaluate:
             self.evaluate_pair()
 
     def evaluate_data_set(self, data: str) -> None:
-        """Measure a method on every subject of a split."""
         from vrnet.data.labels import rename_structures
         from vrnet.evaluation.split import evaluate_split
         from vrnet.report.measures import number
@@ -153,7 +148,6 @@ class Evaluate:
         return self.fixed, self.moving, is_file
 
     def evaluate_pair(self) -> None:
-        """Measure a method, or a transform, on two images."""
         from vrnet.app.pair_files import landmark_error, metrics_of, notes_on, read_pair
         from vrnet.files import write_json
         from vrnet.images.points import read_points

@@ -17,7 +17,6 @@ SCALINGS = {
     "jointly": "1st to 99th percentile of both together to [0, 1]",
     "each": "1st to 99th percentile of each alone to [0, 1]",
 }
-"""What a method asks of the intensities of a pair, in words."""
 WITH_WEIGHTS = "with --weights FILE"
 
 
@@ -29,13 +28,12 @@ class Methods:
     first level), to those of the first family and of RC-Net -half (networks at half the resolution), and to those of
     the first -zeros or -noise (what it starts from), -Θ1 (all steps share their weights), -released (the order of steps
     in the authors' code), -frozen (θ is not learned), -he (weights start as those of U) and -odd (of C and D: equal
-    images do not move). Any name may end with +average: the mean over flips and quarter turns of the pair,
-    which networks trained without flips are refused.
+    images do not move). Any name may end with +average: the mean over flips and quarter turns of the pair, which
+    networks trained without flips are refused.
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
-    """List the parameters of this method, with their values and meanings, and what else it says of itself. Of a file of
-    weights: what was trained, on what and how."""
+    """List the parameters of this method and what it says of itself; of a file of weights, how it was trained."""
 
     def run(self) -> None:
         from vrnet.methods.bundled import BUNDLED

@@ -32,9 +32,9 @@ class Paper:
     denoising, strain (of what benchmarks/strain.py measured).
 
     What is missing is trained and measured first, networks last, and kept in DIR: one folder per method, with one row
-    per subject; what is there is never computed again. Ctrl-C and SIGTERM stop; the same command goes on. The tables
-    ukbb and cmr3d are made on phantoms where no folder of the data set is given. Writes tables in DIR/tables, as
-    Markdown, CSV and LaTeX, and figures in DIR/figures, with their numbers.
+    per subject. Ctrl-C and SIGTERM stop; the same command goes on. Without the folder of their data sets, the tables
+    ukbb and cmr3d are made on phantoms. Writes tables in DIR/tables, as Markdown, CSV and LaTeX, and figures in
+    DIR/figures, with their numbers.
     """
 
     kind: Annotated[Literal["table", "figure"], tyro.conf.Positional]
@@ -48,24 +48,23 @@ class Paper:
     budget: Literal[
         "paper", "augmented", "cycles", "cycles-augmented", "short", "central", "consistent", "long", "quick"
     ] = "short"
-    """What is spent on each learned method. paper: its width and steps, without augmentation; augmented: as paper, with
-    augmentation; cycles, cycles-augmented: as these, of ACDC with every frame of the cycle (data set acdc-cycles), and
-    the weights of the last step; short: narrow networks and a tenth of the steps, for minutes per method on a GPU;
-    central: as short, with smoothness of central differences; consistent: as short, with every pair in both directions
-    and a loss of more parts; long: as consistent, with three times the steps; quick: a few steps on small phantoms."""
+    """What is spent on each learned method. paper: its width and steps; augmented: the same with augmentation; cycles,
+    cycles-augmented: as these, of ACDC with every frame of the cycle (data set acdc-cycles), and the weights of the
+    last step; short: narrow networks and a tenth of the steps; central: as short, with smoothness of central
+    differences; consistent: as short, with pairs in both directions and a loss of more parts; long: as consistent, with
+    three times the steps; quick: a few steps on small phantoms."""
     quick: bool = False
     """Short for --budget quick: to see that all works, in minutes on a CPU."""
     seeds: int = 1
     """Train each learned method so often, at least; all that are there are used."""
     alphas: Annotated[tuple[float, ...], tyro.conf.arg(metavar="A A ...")] = ()
-    """Of a table: train each learned method with each of these weights of smoothness, and take the one that is best on
-    the validation subjects. The table says which; alphas.csv in its folder keeps the scores. Without this option, α is
-    chosen by the scores that are kept, where all methods of the table have some of the same two or more weights; else
-    it is the budget's."""
+    """Of a table: train each learned method with each of these weights of smoothness, and take the best on validation.
+    alphas.csv keeps the scores. Without this option, α is chosen by scores that are kept, where all methods of the
+    table have two or more of the same weights; else it is the budget's."""
     measured_only: bool = False
     """Of a table: only the rows that are measured already; it names the others, and trains nothing."""
     jobs: args.Jobs = 1
-    """How many subjects are measured at the same time, each in a process with one thread (needs vrnet[cluster])."""
+    """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     source_options: args.Group[args.SourceOptions]
     device_options: args.Group[args.DeviceOptions]
 
@@ -94,7 +93,6 @@ class Paper:
 
     @property
     def chosen_budget(self) -> "Budget":
-        """What may be spent on each learned method."""
         from vrnet.paper.budget import BUDGETS
 
         return BUDGETS["quick" if self.quick else self.budget]

@@ -21,30 +21,28 @@ class Register:
     space; with --affine, on any grids.
 
     Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
-    SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; affine.tfm, given an affine start, which transform.nii.gz
-    holds too; warped_labels.nii.gz, given moving labels; and, if asked for a report, a page to look at (report.html)
-    and a picture (overview.png). They replace those of an earlier run; other files are never replaced.
+    SimpleITK, ANTs and 3D Slicer read; metrics.json; affine.tfm, an affine start, which transform.nii.gz includes;
+    warped_labels.nii.gz, given moving labels; with --report, report.html and overview.png. They replace those of an
+    earlier run; other files are never replaced.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
 
     fixed: args.FixedFile
-    """The reference image. For the beating heart: end-diastole."""
+    """The reference image, such as end-diastole."""
     moving: args.MovingFile
-    """The image to be brought to it. For the beating heart: end-systole."""
+    """The image to be brought to it, such as end-systole."""
     out: args.Folder
     """Folder for the results; made if it is not there."""
     method: args.Name = "default"
-    """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for 2D images and for
-    stacks registered slice by slice; Gaussian-LNCC for volumes. For T1 images cut to the hippocampus: hippocampus, or
-    hippocampus-template."""
+    """Any name that `vrnet methods` lists. default: short-axis, a model in the box, for 2D images and for stacks
+    registered slice by slice; Gaussian-LNCC for volumes."""
     fixed_labels: args.OptionalFile = None
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
     moving_labels: args.OptionalFile = None
     """Label map on the grid of MOVING, to be brought to FIXED."""
     label_names: args.LabelNamesText = None
-    """What the labels are called in tables, pictures and pages; or a known set of names: acdc, ukbb, hippocampus or
-    freesurfer."""
+    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
     masks: args.Group[args.MaskOptions]
     options: args.Group[RegistrationOptions]
     report: bool = False
@@ -72,8 +70,8 @@ class Register:
 class Demo:
     """Register a made-up beating heart, and show how well that went.
 
-    A phantom's end-systole (moving) is registered to its end-diastole (fixed). Since the phantom's true motion is
-    known, so is the error that is left. Writes the images and what `vrnet register --report` writes.
+    A phantom's end-systole is registered to its end-diastole. Its true motion is known, and so is the error that is
+    left. Writes the images and what `vrnet register --report` writes.
     """
 
     out: args.Folder = Path("demo")
@@ -105,13 +103,10 @@ class Demo:
 class Report:
     """Make the page of a transform by any tool: vrnet, ANTs, SimpleITK, elastix, 3D Slicer.
 
-    The page is what `vrnet register --report` writes. It opens from disk, and holds all that it shows. Given a folder,
-    metrics.json and overview.png are written beside it.
+    The page is what `vrnet register --report` writes. Given a folder, metrics.json and overview.png are written too.
 
-    Inside masks it judges as `vrnet register` does. Those that a transform.nii.gz of `vrnet register` was found with
-    need not be given again: metrics.json beside it says where they are. It also says whether there was an affine start,
-    and whether intensities were matched: the page is then made as `vrnet register` made it. --ignore-recorded uses
-    nothing of this.
+    A transform.nii.gz of `vrnet register` is judged as it was found: inside the masks, after the affine start and in
+    the matched intensities that metrics.json beside it records. --ignore-recorded uses nothing of this.
 
     Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
     """
@@ -123,16 +118,15 @@ class Report:
     moving: args.File
     """The image brought to it, as it is on disk."""
     out: Annotated[Path, tyro.conf.arg(metavar="PAGE.html|DIR")]
-    """The page to write; or a folder for the page, metrics.json and overview.png, made if it is not there."""
+    """The page to write; or a folder for the page, metrics.json and overview.png."""
     then: args.NextTransforms = ()
-    """A transform that points of FIXED go through next; may be repeated. (antsApplyTransforms lists the same ones the
-    other way round.)"""
+    """A transform that points of FIXED go through next; may be repeated."""
     fixed_labels: args.OptionalFile = None
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
     moving_labels: args.OptionalFile = None
     """Label map on the grid of MOVING."""
     label_names: args.LabelNamesText = None
-    """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
+    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
     judged: args.Group[args.EvaluationOptions]
 
     def run(self) -> None:

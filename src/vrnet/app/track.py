@@ -25,11 +25,9 @@ class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
     Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; given labels, also labels.nii.gz, volumes.csv,
-    strain.csv and slices.csv. Results of an earlier run are replaced, other files never.
+    strain.csv and slices.csv. Results of an earlier run are replaced, other files never. See docs/cine.md.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
-
-    docs/cine.md says more of inputs, labels, methods and files.
     """
 
     cine: args.CineFile

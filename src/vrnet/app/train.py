@@ -58,8 +58,8 @@ class Train:
     """Train a learned method; without labels, unless --labels-weight, --batch-dice or the preset asks for them.
 
     Writes in RUN: config.json, all that makes the run what it is; weights.safetensors, the model that was best on
-    validation, for `--weights`; metrics.csv, one row per validation; logs, for `tensorboard --logdir RUN`; and
-    checkpoint.safetensors, from which `--resume` goes on. Ctrl-C and SIGTERM stop after the step under way.
+    validation, for `--weights`; metrics.csv, one row per validation; logs for tensorboard; and checkpoint.safetensors,
+    from which `--resume` goes on. Ctrl-C and SIGTERM stop after the step under way.
     """
 
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
@@ -70,11 +70,9 @@ class Train:
     out: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     """The folder of the run; made if it is not there."""
     preset: Preset = "auto"
-    """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; ours for the rest. Those called
-    labels train with labels; auto goes by the data."""
+    """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; auto goes by the data."""
     start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL|FILE")] = None
-    """Fine-tune: begin with weights of METHOD, those of a model in the box, such as short-axis, or those of a file.
-    What they were trained with is recorded in the new weights."""
+    """Fine-tune: begin with weights of METHOD, those of a model in the box, such as short-axis, or those of a file."""
     resume: bool = False
     """Go on with the run in RUN, as if it had not been interrupted."""
     devices: int = 1
@@ -145,8 +143,7 @@ class Train:
 class Prepare:
     """Prepare a data set, and put it in one file, to be carried to another machine.
 
-    Training and evaluation prepare what they need by themselves; with `--data FILE` they take it from the file, and
-    need neither the images nor their readers. Each subject is prepared once, and again only when its files change.
+    Training and evaluation prepare what they need by themselves; with `--data FILE` they need no images.
     """
 
     data: args.Name
@@ -173,9 +170,9 @@ FILES = WEIGHTS, IMAGE, PICTURE, CONFIG = "weights.safetensors", "template.nii.g
 class Template:
     """Make a template: the mean of many images, once all lie alike. No labels are needed.
 
-    Two images of two people then meet on it, instead of directly: `--weights DIR/weights.safetensors` of register,
-    evaluate and cohort. Writes that in DIR, template.nii.gz and template.png to look at, and in config.json who is in
-    it. Every subject gives its fixed image.
+    Two images of two people then meet on it: `--weights DIR/weights.safetensors` of register, evaluate and cohort.
+    Writes that in DIR, template.nii.gz, template.png, and in config.json who is in it. Every subject gives its fixed
+    image.
     """
 
     data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
@@ -186,8 +183,7 @@ class Template:
     split: str = "train"
     """The split whose images are averaged."""
     subjects: int | None = None
-    """So many of its subjects, evenly spread over its list; without it, all. Of hippocampi 35 were nearly as good as
-    140."""
+    """So many of its subjects, evenly spread over its list; without it, all."""
     rounds: int = 2
     """How often all images are brought to the template of the round before."""
     source_options: args.Group[args.SourceOptions]

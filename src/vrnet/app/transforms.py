@@ -11,7 +11,7 @@ import tyro
 from jaxtyping import Float
 from numpy import ndarray
 
-from vrnet.app.arguments import File, MovingFile, NextTransforms, OptionalFile, TransformFile
+from vrnet.app import arguments as args
 from vrnet.app.console import print_line, stage_progress
 from vrnet.errors import BadInput, counted, percent
 from vrnet.images.grid import Affine, Grid
@@ -26,19 +26,19 @@ class Apply:
     """Bring an image, or a label map, to FIXED through a transform, or through several at once.
 
     A point of FIXED goes through TRANSFORM first, then through each --then in the order given, and ends in MOVING:
-    `vrnet apply a_to_b.nii.gz C --then b_to_c.nii.gz --reference A`. However many there are, MOVING is interpolated
-    once. (antsApplyTransforms lists the same transforms the other way round.)
+    `vrnet apply a_to_b.nii.gz C --then b_to_c.nii.gz --reference A`. MOVING is interpolated once. (antsApplyTransforms
+    lists the same transforms the other way round.)
     """
 
-    transform: TransformFile
+    transform: args.TransformFile
     """A displacement field, or any ITK transform: by vrnet, ANTs, SimpleITK, elastix, 3D Slicer."""
-    moving: MovingFile
+    moving: args.MovingFile
     """The image, as it is on disk, at its own resolution."""
-    reference: File
+    reference: args.File
     """The image on whose grid the result is to be: FIXED."""
-    out: File
+    out: args.File
     """The file to write: .nii.gz, .nii, .mha or .nrrd."""
-    then: NextTransforms = ()
+    then: args.NextTransforms = ()
     """A transform that points go through next; may be repeated."""
     labels: bool = False
     """MOVING is a label map: take the nearest label, and keep its number type."""
@@ -77,27 +77,24 @@ class Apply:
 
 @dataclass(frozen=True, kw_only=True)
 class Invert:
-    """Write the transform from MOVING to FIXED, and say how exact it is: it takes points of MOVING to FIXED, and brings
-    FIXED to the grid of MOVING.
+    """Write the transform from MOVING to FIXED, and say how exact it is.
 
-    The inverse of an affine map, such as affine.tfm, is one too: write it as .tfm or .h5.
-
-    How exact another inverse is: random points of the region that moves, between voxels, are taken to MOVING and back
-    to FIXED. Where the transform folds it has no inverse; the distance left there tells.
+    The inverse of an affine map, such as affine.tfm, is one too: write it as .tfm or .h5. Of another, random points of
+    the region that moves are taken to MOVING and back to FIXED. Where the transform folds it has no inverse; the
+    distance left there tells.
     """
 
-    transform: TransformFile
+    transform: args.TransformFile
     """From fixed to moving: a displacement field, or any ITK transform."""
-    out: File
+    out: args.File
     """The file to write: .nii.gz, .nii, .mha, .nrrd, .h5 or .tfm."""
-    reference: OptionalFile = None
-    """The image on whose grid the inverse is to be: MOVING. Without it, a grid that holds every place to which the
-    transform leads."""
+    reference: args.OptionalFile = None
+    """The image on whose grid the inverse is to be: MOVING. Without it, a grid that holds all the transform reaches."""
 
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
         from vrnet.images.io import read_image
-        from vrnet.images.transforms import TRANSFORM_SUFFIXES, read_itk
+        from vrnet.images.transforms import ITK_SUFFIXES, TRANSFORM_SUFFIXES, read_itk, sample_transform, write_itk
 
         check_not_input([self.out], (self.transform, self.reference))
         check_file(self.out, TRANSFORM_SUFFIXES)
@@ -107,24 +104,18 @@ class Invert:
             itk = read_itk(self.transform)
             if itk is not None and moving is not None and itk.GetDimension() != len(moving.shape):
                 raise BadInput(f"{self.transform} is {itk.GetDimension()}D and {self.reference} is not: give MOVING")
-            told = self.invert_affine(itk, moving) if itk and itk.IsLinear() else self.invert_field(itk, moving)
-        print_line(f"Wrote {self.out}, from MOVING to FIXED.")
-        for line in told:
-            print_line(line)
-
-    def invert_affine(self, there: "sitk.Transform", moving: Grid | None) -> list[str]:
-        """Write the inverse of a linear transform; returns what is to be said of it."""
-        from vrnet.images.transforms import ITK_SUFFIXES, sample_transform, write_itk
-
-        back = Affine.from_sitk(there).inverse().itk
-        if self.out.suffix in ITK_SUFFIXES:
-            write_itk(back, self.out)
-        elif moving is not None:
-            sample_transform(back, moving).save(self.out)
-        else:
-            raise BadInput(f"{self.transform} is an affine map, which has no grid: give a name that ends in .tfm or "
-                           ".h5, or --reference MOVING")  # fmt: skip
-        return ["The inverse of an affine map is exact."]
+            if itk is None or not itk.IsLinear():
+                told = self.invert_field(itk, moving)
+            else:
+                told, back = ["The inverse of an affine map is exact."], Affine.from_sitk(itk).inverse().itk
+                if self.out.suffix in ITK_SUFFIXES:
+                    write_itk(back, self.out)
+                elif moving is not None:
+                    sample_transform(back, moving).save(self.out)
+                else:
+                    raise BadInput(f"{self.transform} is an affine map, which has no grid: give a name that ends in "
+                                   ".tfm or .h5, or --reference MOVING")  # fmt: skip
+        print_line(f"Wrote {self.out}, from MOVING to FIXED.", *told)
 
     def invert_field(self, itk: "sitk.Transform | None", moving: Grid | None) -> list[str]:
         """Write the inverse of a transform that is not linear; returns what is to be said of it."""
@@ -156,21 +147,15 @@ class Invert:
         return told
 
 
-# The grid that the inverse of a transform needs, and how exact it is: where points end that go there and back.
-
-MAX_GROWTH = 8.0
-"""A grid that is found may have so many times the voxels of the transform; it is large where a few lead far away."""
-
-
 def grid_of_range(there: "Transform") -> Grid:
     """A grid that holds every place that a transform leads to: its own, turned and shifted by a large affine part, and
-    grown by as many voxels as it takes. BadInput if that would be far too many."""
+    grown by as many voxels as it takes. BadInput if that is more than eightfold, where a few lead far away."""
     affine = there.affine_part()
     frame = turned(affine, there.grid) if affine else there.grid
     index = frame.index(there.ends())
     low = np.minimum(np.floor(index.min(0) + 0.5), 0)
     shape = np.maximum(np.ceil(index.max(0) - 0.5), np.array(frame.shape) - 1) - low + 1
-    if shape.prod() > MAX_GROWTH * np.prod(frame.shape):
+    if shape.prod() > 8 * np.prod(frame.shape):
         raise BadInput("the transform leads to places that lie far apart: give the grid of moving (`reference`)")
     return Grid.of(shape, frame.spacing, frame.points(low[None])[0], frame.axes)
 
@@ -213,17 +198,17 @@ def round_trip(there: "Transform", back: "Transform") -> tuple[float, Float[ndar
 class Points:
     """Take points of FIXED to where they are in MOVING.
 
-    Points of MOVING go to FIXED by the transform that `vrnet invert` writes. Of several transforms, points go through
-    TRANSFORM first, then through each --then in the order given. Other columns of the table are kept.
+    Points go through TRANSFORM first, then through each --then in the order given. `vrnet invert` writes the transform
+    for points of MOVING. Other columns of the table are kept.
     """
 
-    transform: TransformFile
+    transform: args.TransformFile
     """A displacement field, from fixed to moving, or any ITK transform."""
     points: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN.csv")]
     """A CSV file with columns x, y and, in 3D, z: world millimetres."""
-    out: File
+    out: args.File
     """The CSV file to write."""
-    then: NextTransforms = ()
+    then: args.NextTransforms = ()
     """A transform that points go through next; may be repeated."""
     space: Space = "LPS"
     """Which way x and y run, in both files: LPS as in ITK, ANTs and DICOM, or RAS as in nibabel and Slicer."""
@@ -234,9 +219,7 @@ class Points:
         from vrnet.images.transforms import map_points, read_point_map
 
         if self.transform.suffix.lower() == ".csv" != self.points.suffix.lower():
-            raise BadInput(
-                f"{self.transform} and {self.points} look exchanged: give the transform first, then the points"
-            )
+            raise BadInput(f"{self.transform} and {self.points} look exchanged: give the transform, then the points")
         check_not_input([self.out], (self.transform, *self.then, self.points))
         check_file(self.out, (".csv",))
         table = read_points(self.points, self.space)
@@ -245,5 +228,4 @@ class Points:
         print_line(f"Wrote {self.out}: {counted(len(moved), 'point')} in {self.space} millimetres.")
         unmoved = int((moved == table.lps).all(1).sum())
         if unmoved:
-            hint = "Do they lie outside the transform? Is --space right?"
-            print_line(f"Note: {unmoved} of them did not move at all. {hint}")
+            print_line(f"Note: {unmoved} did not move at all. Do they lie outside the transform? Is --space right?")

@@ -15,14 +15,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, counted
-from vrnet.files import json_ready, remove_leftovers, sha256, write_bytes, write_json
+from vrnet.files import remove_leftovers, sha256
 from vrnet.provenance import may_be_same_commit
 
 Recipe = Mapping[str, Any]
@@ -51,9 +50,8 @@ def files_below(folder: str) -> Iterator[str]:
 
 
 def stamp(path: str) -> list[str | int] | None:
-    """Path, bytes, and the time of the last change in ns since 1970; None if a file of the input cannot be seen.
-
-    If an input has several files (a folder of DICOM, a header with its voxels), bytes and times are added up."""
+    """Path, bytes, and the time of the last change in ns since 1970, both summed over the files of the input; None if
+    one cannot be seen."""
     try:
         stats = [os.stat(file) for file in files_of(path)]
     except OSError:
@@ -107,29 +105,14 @@ BEGUN = "~"
 """Ends the subject's name in the names of folders in .working; no subject's name holds it."""
 
 
-@dataclass(frozen=True)
 class CohortFolder:
-    """The places in a cohort's folder. Paths are texts where hundreds of thousands are asked for."""
+    """The places in a cohort's folder, and the names in them. Paths are texts where hundreds of thousands are asked
+    for."""
 
-    path: Path
-    results: str = "subjects"
-    """The folder in it that holds those of the subjects; "." for itself."""
-
-    @property
-    def subjects(self) -> Path:
-        return self.path / self.results
-
-    @property
-    def failures(self) -> Path:
-        return self.path / FAILURES
-
-    @property
-    def working(self) -> Path:
-        return self.path / ".working"
-
-    @property
-    def places(self) -> tuple[Path, ...]:
-        return self.subjects, self.failures, self.working
+    def __init__(self, path: Path, results: str = "subjects") -> None:
+        self.path, self.results = path, results  # "." where results lie in the folder itself
+        self.subjects, self.failures, self.working = path / results, path / FAILURES, path / ".working"
+        self.places = self.subjects, self.failures, self.working
 
     def make(self, ended: Collection[str] = ()) -> None:
         """Make the folders, and remove what killed processes left of subjects that have ended."""
@@ -147,10 +130,6 @@ class CohortFolder:
         for folder in (*(self.subjects / name for name in names), *self.places):
             with suppress(OSError):  # which is raised where something is in it
                 folder.rmdir()
-
-    def staging(self, name: str) -> TemporaryDirectory[str]:
-        """A folder to write the result of a subject in; it stays only if this process is killed."""
-        return TemporaryDirectory(prefix=f"{name}{BEGUN}", dir=self.working, ignore_cleanup_errors=True)
 
     def begun(self) -> set[str]:
         """The subjects that a process is at, or was killed during."""
@@ -170,13 +149,7 @@ class CohortFolder:
         """The subjects that could not be done once, and have not been since."""
         return {name.removesuffix(".json") for name in names_in(self.failures) if name.endswith(".json")}
 
-    def record_failure(self, name: str, record: Mapping[str, Any], traceback: str) -> None:
-        """Remember why a subject could not be done; BadInput if that cannot be written."""
-        write_bytes(traceback.encode(errors="backslashreplace"), self.failures / f"{name}.txt")
-        write_json(record, self.failures / f"{name}.json")
-
     def forget_failure(self, name: str) -> None:
-        """A subject that is done has not failed."""
         for end in ("json", "txt"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{self.failures}/{name}.{end}")
@@ -199,18 +172,6 @@ def read_record(path: str) -> Record | None:
         return None
 
 
-def seal(staged: Path, record: Mapping[str, Any]) -> None:
-    """Write done.json, with the size and SHA-256 of every file beside it; all of it is on the disk then."""
-    files = {
-        os.path.relpath(file, staged): {"bytes": os.stat(file).st_size, "sha256": sha256(Path(file))}
-        for file in files_below(str(staged))
-    }
-    with (staged / DONE).open("wb") as file:
-        file.write(msgspec.json.encode(json_ready({**record, "files": files})))
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def check_own(folder: Path, record: Record) -> None:
     """BadInput unless every file in a result's folder is as its record lists it: it is about to be replaced."""
     for file in files_below(str(folder)):
@@ -222,19 +183,14 @@ def check_own(folder: Path, record: Record) -> None:
             )
 
 
-# What there is of a subject: plans, tables, shards and tasks go by this one answer.
-
-
 class State(NamedTuple):
-    """What there is of a subject."""
+    """What there is of a subject: plans, tables, shards and tasks go by this one answer."""
 
     kind: Literal["to do", "done", "changed", "damaged", "failed"]
     """done: a whole result of this recipe and of these inputs; changed: of other ones; damaged: not whole, or its
     record cannot be read; failed: could not be done, by this recipe and with these inputs; to do: none of these."""
     why: str = ""
-    """What is other than asked for, what is damaged, or why it could not be done."""
     record: Record = NOTHING
-    """That of the result, or of the failure."""
 
 
 class Survey:
@@ -296,16 +252,12 @@ def differences(record: Record, recipe: Recipe) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in keys)
 
 
-# What a run has to do, by what the folder says of each subject; no image is looked into.
-
-
 @dataclass(frozen=True)
 class Plan:
-    """The subjects of a list by what is to happen to them."""
+    """The subjects of a list by what a run has to do with them, as the folder says; no image is looked into."""
 
     done: list[Subject] = field(default_factory=list)
     failed: list[Subject] = field(default_factory=list)
-    """Tried again only if asked."""
     again: list[Subject] = field(default_factory=list)
     """Those with results that changed or are damaged."""
     new: list[Subject] = field(default_factory=list)

@@ -9,20 +9,32 @@ import platform
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, no_type_check
 
-from msgspec.structs import asdict
+import msgspec
 
-from vrnet.cohort.results import DONE, CohortFolder, Inputs, Recipe, check_own, judge, look_at_inputs, seal
+from vrnet.cohort.results import (
+    BEGUN,
+    DONE,
+    CohortFolder,
+    Inputs,
+    Recipe,
+    check_own,
+    files_below,
+    judge,
+    look_at_inputs,
+)
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, UnfitMachine
-from vrnet.files import Row, read_json, write_json
+from vrnet.files import Row, json_ready, read_json, sha256, write_bytes, write_json
 from vrnet.provenance import __version__, commit, how_to_install, may_be_same_commit
 
 if TYPE_CHECKING:
@@ -51,14 +63,15 @@ class Task:
     recipe: Recipe
 
     def __call__(self, subject: Subject, is_last: bool = False) -> Outcome:
-        """Do a subject, unless it is done; if it is begun, only in the last round. Whatever goes wrong is its failure
-        alone; UnfitMachine if it is the fault of this machine."""
+        """Do a subject, unless it is done; if it is begun, only in the last round. UnfitMachine if it cannot here."""
         start = perf_counter()
         if not is_last and subject.name in self.folder.begun():
             return Outcome(subject.name, "begun")
         before = look_at_inputs(subject, "stamp")
         try:
-            with self.folder.staging(subject.name) as place:
+            with TemporaryDirectory(  # which stays only if this process is killed
+                prefix=f"{subject.name}{BEGUN}", dir=self.folder.working, ignore_cleanup_errors=True
+            ) as place:
                 self.do(subject, before, Path(place), start)
         except Exception as error:
             if not all(map(os.path.isdir, self.folder.places)):  # nothing is made here: nobody else would see it
@@ -84,7 +97,7 @@ class Task:
         result = self.folder.subjects / subject.name
         state = judge(self.folder, subject, self.recipe, "sha256", content)
         if state.kind == "done":  # only the times of its inputs are others: the next plan need not read them
-            write_json({**asdict(state.record), "inputs": inputs}, result / DONE)
+            write_json({**msgspec.structs.asdict(state.record), "inputs": inputs}, result / DONE)
             return
         check_own(result, state.record)
         (staged := place / "new").mkdir()
@@ -92,7 +105,15 @@ class Task:
         now = look_at_inputs(subject, "stamp")
         if changed := [path for column, path in subject.files.items() if now[column] != before[column]]:
             raise BadInput(f"{changed[0]} was replaced while it was read: start again when it is complete")
-        seal(staged, self.record(subject, start, inputs, row={**row, "machine": platform.node()}))
+        files = {
+            os.path.relpath(file, staged): {"bytes": os.stat(file).st_size, "sha256": sha256(Path(file))}
+            for file in files_below(str(staged))
+        }
+        record = self.record(subject, start, inputs, row={**row, "machine": platform.node()}, files=files)
+        with (staged / DONE).open("wb") as file:
+            file.write(msgspec.json.encode(json_ready(record)))
+            file.flush()
+            os.fsync(file.fileno())
         try:
             os.rename(staged, result)  # also over an empty folder
         except OSError:
@@ -104,19 +125,19 @@ class Task:
                 os.rename(staged, result)
 
     def record(self, subject: Subject, start: float, inputs: Inputs, **more: Any) -> dict[str, Any]:
-        """What is recorded of a subject, whose work began at `start`, by perf_counter."""
         finished = datetime.now().astimezone().isoformat(timespec="seconds")
         known = {"subject": subject.name, "recipe": self.recipe, "inputs": inputs}
         return {**known, "seconds": perf_counter() - start, "finished": finished, **more}
 
     def fail(self, subject: Subject, error: BaseException, start: float, before: Inputs) -> Outcome:
-        """Record the failure of a subject, whose inputs were as `before` when the work began; BadInput, the end of the
-        run, if not even that can be written."""
+        """Record the failure of a subject; BadInput, the end of the run, if not even that can be written."""
         reason = re.sub(rf"{re.escape(str(self.folder.working))}/[^/]+/new/", "", reason_of(error))
         inputs = {column: {"stamp": found} for column, found in before.items()}
         record = self.record(subject, start, inputs, reason=reason, machine=platform.node())
         try:
-            self.folder.record_failure(subject.name, record, "".join(traceback.format_exception(error)))
+            said = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+            write_bytes(said, self.folder.failures / f"{subject.name}.txt")
+            write_json(record, self.folder.failures / f"{subject.name}.json")
         except BadInput as refused:
             raise BadInput(
                 f"{subject.name} could not be done ({reason}), and not even that can be written in {self.folder.path}: "
@@ -163,7 +184,6 @@ class Tally:
 
 Executor = Callable[[Task, Sequence[Subject], bool, Tally], Iterator[Outcome]]
 """executor(task, subjects, is_last, tally) gives the outcomes as they come. BadInput if no machine can do anything."""
-MAX_JOBS = 1024
 
 
 def run_tasks(
@@ -173,9 +193,8 @@ def run_tasks(
     show: Callable[[Tally], None] = lambda tally: None,
     tally: Tally | None = None,
 ) -> Tally:
-    """Do the subjects; those last that another process is at, or was killed during, unless they are done by then.
-
-    A tally that is given is kept up to date, so that it is known how far a run was that is stopped."""
+    """Do the subjects; those last that another process is at, or was killed during, unless they are done by then. A
+    tally that is given is kept up to date."""
     tally = tally or Tally(len(subjects))
     show(tally)
     for is_last in (False, True):
@@ -199,18 +218,51 @@ def run_here(task: Task, subjects: Sequence[Subject], is_last: bool, tally: Tall
 
 def check_jobs(jobs: int, scheduler: str | None = None) -> None:
     """BadInput unless it is clear where the subjects are to be done."""
-    if not 1 <= jobs <= MAX_JOBS:
-        raise BadInput(f"`jobs` is {jobs}: choose from 1 to {MAX_JOBS:,}")
+    if not 1 <= jobs <= 1024:
+        raise BadInput(f"`jobs` is {jobs}: choose from 1 to 1,024")
     if jobs > 1 and scheduler is not None:
         raise BadInput("a scheduler has workers of its own: leave out `jobs`, or `scheduler`")
 
 
-def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) -> AbstractContextManager[Executor]:
-    """What does so many subjects. No more processes are started than there are subjects to do."""
+@contextmanager
+def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
+    """What does so many subjects: this process; as many as `jobs` on this machine, each with one thread; or the cluster
+    of a scheduler at an address such as tcp://host:8786, or that wrote one in a file."""
     jobs = min(jobs, subjects)
     if not subjects or (scheduler is None and jobs == 1):
-        return nullcontext(run_here)
-    return local_cluster(jobs) if scheduler is None else existing_cluster(scheduler)
+        yield run_here
+        return
+    try:
+        import dask
+        import distributed
+    except ImportError as error:
+        raise BadInput(f"several jobs need Dask: {how_to_install('cluster')}") from error
+    with ExitStack() as stack:
+        stack.callback(logging.disable, logging.NOTSET)
+        logging.disable(logging.CRITICAL)  # Dask tells of every connection that ends; the run tells what matters
+        if scheduler is None:
+            stack.enter_context(dask.config.set(SETTINGS))
+            size = {"n_workers": jobs, "threads_per_worker": 1, "memory_limit": 0}
+            quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+            try:
+                cluster = stack.enter_context(distributed.LocalCluster(**size, **quiet))
+            except RuntimeError as error:
+                raise BadInput(f"{jobs} processes cannot be started here: choose fewer jobs, or start again") from error
+            client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
+            cluster.adapt(minimum=jobs, maximum=jobs)  # also if one is killed as it begins
+            yield partial(run_by_dask, client, f"the {jobs} processes here")
+            return
+        address: Any = scheduler
+        if "://" not in scheduler and (scheduler.endswith(".json") or os.path.exists(scheduler)):
+            found = read_json(Path(scheduler))
+            address = found.get("address") if isinstance(found, dict) else None
+            if not isinstance(address, str):
+                raise BadInput(f"{scheduler} names no address: give the file that dask scheduler has written")
+        try:
+            client = stack.enter_context(distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False))
+        except (OSError, ValueError, TimeoutError) as error:
+            raise BadInput(f"no Dask scheduler answers at {address}: check that it runs, and its address") from error
+        yield partial(run_by_dask, client, f"the scheduler at {address}")
 
 
 # Dask hands out the work, and hands it out again if a worker dies. If a worker, the scheduler or this process ends at
@@ -221,16 +273,11 @@ MAX_UNDER_WAY = 4096
 WORKERS_DIED = "the process that did it died several times: too little memory?"
 MAX_UNFIT_IN_TURN = 10
 """Workers that cannot do anything, one after the other, before the cluster is given up: new ones may come for ever."""
-RESULT_SECONDS = 10.0
-"""How long what came of a subject that has ended may take to arrive."""
 CONNECT_SECONDS = 30.0
 """How long a scheduler may take to answer."""
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1"
-)
-"""Each job computes with one thread, so that they do not fight for cores."""
+THREADS = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"
 SETTINGS = {
-    "distributed.nanny.pre-spawn-environ": ONE_THREAD,
+    "distributed.nanny.pre-spawn-environ": dict.fromkeys(THREADS, "1"),  # so that jobs do not fight for cores
     "distributed.worker.multiprocessing-method": "spawn",
     "distributed.comm.timeouts.connect": f"{CONNECT_SECONDS}s",
     "distributed.deploy.lost-worker-timeout": "30s",
@@ -242,62 +289,57 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class DaskExecutor:
-    """Runs tasks by the workers of a cluster."""
+def run_by_dask(
+    client: "Client", place: str, task: Task, subjects: Sequence[Subject], is_last: bool, tally: Tally
+) -> Iterator[Outcome]:
+    """Do the subjects by the workers of a cluster; `place` is the cluster, in words."""
+    from distributed import CancelledError, KilledWorker, as_completed
 
-    client: "Client"
-    place: str
-    """The cluster, in words."""
+    tally.has_workers = bool(client.nthreads())
+    run, ended = unpack_and_run(), as_completed(loop=client.loop)
+    under_way: dict[str, Subject] = {}
+    waiting, unfit_in_turn = iter(subjects), 0
 
-    def __call__(self, task: Task, subjects: Sequence[Subject], is_last: bool, tally: Tally) -> Iterator[Outcome]:
-        from distributed import CancelledError, KilledWorker, as_completed
+    def submit(more: Sequence[Subject]) -> None:
+        packed = [pickle.dumps((do_on_worker, task, one, is_last)) for one in more]
+        for future, one in zip(client.map(run, packed, pure=False), more, strict=True):
+            under_way[future.key] = one
+            ended.add(future)
 
-        tally.has_workers = bool(self.client.nthreads())
-        run, ended = unpack_and_run(), as_completed(loop=self.client.loop)
-        under_way: dict[str, Subject] = {}
-        waiting, unfit_in_turn = iter(subjects), 0
-
-        def submit(more: Sequence[Subject]) -> None:
-            packed = [pickle.dumps((do_on_worker, task, one, is_last)) for one in more]
-            for future, one in zip(self.client.map(run, packed, pure=False), more, strict=True):
-                under_way[future.key] = one
-                ended.add(future)
-
-        submit([*islice(waiting, MAX_UNDER_WAY)])
-        try:
-            for future in ended:
-                one = under_way.pop(future.key)
-                try:
-                    worker, outcome = future.result(timeout=RESULT_SECONDS)
-                except TimeoutError:  # its worker has died, or the scheduler, with what came of it; the folder knows
-                    submit([one])
-                    continue
-                except KilledWorker:
-                    outcome = task.fail(one, BadInput(WORKERS_DIED), perf_counter(), look_at_inputs(one, "stamp"))
-                except CancelledError as error:
-                    raise BadInput(
-                        f"{self.place} went away: start it again, then this command: what is done stays done"
-                    ) from error
-                tally.has_workers = True
-                # Many at once: Dask lets them wait in the scheduler, where no worker's death is blamed on them.
-                if len(under_way) < MAX_UNDER_WAY / 2 and (more := [*islice(waiting, MAX_UNDER_WAY // 2)]):
-                    submit(more)
-                if isinstance(outcome, Outcome):
-                    unfit_in_turn = 0
-                    yield outcome
-                elif not all(map(os.path.exists, one.files.values())):  # no fault of the worker
-                    yield task(one, is_last)
-                else:
-                    unfit_in_turn += 1
-                    tally.stopped[worker] = outcome
-                    self.client.retire_workers([worker])
-                    if unfit_in_turn == MAX_UNFIT_IN_TURN or not {*self.client.nthreads()} - {*tally.stopped}:
-                        raise BadInput(f"no worker of {self.place} can do anything: {outcome}: what is done stays done")
-                    submit([one])
-        finally:
-            with suppress(Exception):  # what is under way ends by itself, and is kept
-                self.client.cancel([*ended.futures], force=True)
+    submit([*islice(waiting, MAX_UNDER_WAY)])
+    try:
+        for future in ended:
+            one = under_way.pop(future.key)
+            try:
+                worker, outcome = future.result(timeout=10)
+            except TimeoutError:  # its worker has died, or the scheduler, with what came of it; the folder knows
+                submit([one])
+                continue
+            except KilledWorker:
+                outcome = task.fail(one, BadInput(WORKERS_DIED), perf_counter(), look_at_inputs(one, "stamp"))
+            except CancelledError as error:
+                raise BadInput(
+                    f"{place} went away: start it again, then this command: what is done stays done"
+                ) from error
+            tally.has_workers = True
+            # Many at once: Dask lets them wait in the scheduler, where no worker's death is blamed on them.
+            if len(under_way) < MAX_UNDER_WAY / 2 and (more := [*islice(waiting, MAX_UNDER_WAY // 2)]):
+                submit(more)
+            if isinstance(outcome, Outcome):
+                unfit_in_turn = 0
+                yield outcome
+            elif not all(map(os.path.exists, one.files.values())):  # no fault of the worker
+                yield task(one, is_last)
+            else:
+                unfit_in_turn += 1
+                tally.stopped[worker] = outcome
+                client.retire_workers([worker])
+                if unfit_in_turn == MAX_UNFIT_IN_TURN or not {*client.nthreads()} - {*tally.stopped}:
+                    raise BadInput(f"no worker of {place} can do anything: {outcome}: what is done stays done")
+                submit([one])
+    finally:
+        with suppress(Exception):  # what is under way ends by itself, and is kept
+            client.cancel([*ended.futures], force=True)
 
 
 def unpack_and_run() -> Callable[[bytes], tuple[str, Outcome | str]]:
@@ -334,75 +376,13 @@ def do_on_worker(task: Task, subject: Subject, is_last: bool) -> Outcome | str:
         return f"{node} has commit {commit()} of vrnet, not {asked}: use the same everywhere"
     if gone := [path for path in subject.files.values() if not os.path.exists(path)]:
         return f"{node} does not see {gone[0]}: is its file system mounted?"
-    choose_gpu(get_worker().name)
+    worker = str(get_worker().name)
+    if worker.isdigit() and "CUDA_VISIBLE_DEVICES" not in os.environ:  # several GPUs are given out in turn
+        import torch
+
+        if (gpus := torch.cuda.device_count()) > 1:
+            torch.cuda.set_device(int(worker) % gpus)
     try:
         return task(subject, is_last)
     except UnfitMachine as error:
         return str(error)
-
-
-def choose_gpu(worker: object) -> None:
-    """Give the workers of a machine with several GPUs one each, in turn; before CUDA is first used."""
-    if "CUDA_VISIBLE_DEVICES" in os.environ or not str(worker).isdigit():
-        return
-    import torch
-
-    if (gpus := torch.cuda.device_count()) > 1:
-        torch.cuda.set_device(int(str(worker)) % gpus)
-
-
-@contextmanager
-def local_cluster(jobs: int) -> Iterator[Executor]:
-    """So many processes of this machine, each with one thread; one that dies is started again."""
-    distributed = import_distributed()
-    import dask
-
-    with quiet_logs(), dask.config.set(SETTINGS):
-        try:
-            cluster = distributed.LocalCluster(
-                n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=":0",
-                silence_logs=logging.CRITICAL,
-            )  # fmt: skip
-        except RuntimeError as error:
-            raise BadInput(f"{jobs} processes cannot be started here: choose fewer jobs, or start again") from error
-        with cluster, distributed.Client(cluster, set_as_default=False) as client:
-            cluster.adapt(minimum=jobs, maximum=jobs)  # also if one is killed as it begins
-            yield DaskExecutor(client, f"the {jobs} processes here")
-
-
-@contextmanager
-def existing_cluster(address: str) -> Iterator[Executor]:
-    """A cluster whose scheduler is at an address such as tcp://host:8786, or wrote one in a file."""
-    distributed = import_distributed()
-    if "://" not in address and (address.endswith(".json") or Path(address).exists()):
-        if not Path(address).exists():
-            raise BadInput(f"there is no {address}: start the scheduler with that scheduler file first")
-        found = read_json(Path(address))
-        if not isinstance(found, dict) or not isinstance(found.get("address"), str):
-            raise BadInput(f"{address} names no address of a scheduler: give the file that dask scheduler has written")
-        address = found["address"]
-    with quiet_logs():
-        try:
-            client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise BadInput(f"no Dask scheduler answers at {address}: check that it runs, and its address") from error
-        with client:
-            yield DaskExecutor(client, f"the scheduler at {address}")
-
-
-def import_distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise BadInput(f"several jobs need Dask: {how_to_install('cluster')}") from error
-    return distributed
-
-
-@contextmanager
-def quiet_logs() -> Iterator[None]:
-    """Dask tells of every connection that ends; the run tells what matters."""
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)

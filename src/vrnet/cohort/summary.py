@@ -25,19 +25,15 @@ class Result(NamedTuple):
     version: str = ""
     """Another text for other images that came out, however they are shown; empty if there are none."""
     has_page: bool = True
-    """Whether it comes with a page of its own."""
 
 
 def collect_rows(
     folder: CohortFolder, table: CohortTable, recipe: Recipe, page: str = ""
 ) -> tuple[list[str], list[Row], list[Result]]:
     """The columns of the table; one row per subject: its status, what the list says of it, and what was measured; and
-    the result of each.
-
-    `page` is the name of the page that a subject may have; {subject} stands for its name."""
-    survey = Survey(folder, recipe)
+    the result of each. `page` is the name of the page that a subject may have; {subject} stands for its name."""
+    survey, results = Survey(folder, recipe), []
     rows: list[Row] = []
-    results = []
     for one in table.subjects:
         kind, why, record = survey.state(one)
         row: Row = {**dict(zip(table.carried, one.carried, strict=True)), "subject": one.name, "status": kind}
@@ -67,8 +63,6 @@ OUTLIER_FROM = 3.5
 """A z-score from which the measure is named (Iglewicz and Hoaglin)."""
 TOLD_FROM = 2.0
 """A z-score from which the measure is told that ranks a subject, of however few."""
-OWN_UNITS = ("mae",)
-"""How the measures begin that are in units of the images, which differ between scanners and sequences."""
 WORSE_BELOW = ("dice", "ncc")
 WORSE_ABOVE = ("hausdorff", "surface", "folding", "jacobian", "closure", "frames_repaired", "end_point_error")
 """How the measures begin that are worse the lower, and the higher, they are; others are unusual on either side."""
@@ -77,7 +71,7 @@ WORSE_ABOVE = ("hausdorff", "surface", "folding", "jacobian", "closure", "frames
 def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
     """Give each row of a result or a failure its suspicion, and the measure that is most unlike the rest's: as
     suspicion_by; where it is far out, among many, as outlier too."""
-    measures = [name for name in measures if not name.startswith(OWN_UNITS)]
+    measures = [name for name in measures if not name.startswith("mae")]  # in units of the images, which differ
     most, which = np.zeros(len(rows)), np.full(len(rows), -1)
     for k, name in enumerate(measures):
         z = robust_z([row.get(name) for row in rows])
@@ -115,16 +109,14 @@ def summarise_rows(rows: Sequence[Row], recipe: Recipe) -> dict[str, Any]:
     """What summary.json holds: counts, and of each measured column of those done its mean, spread and percentiles."""
     statuses, verdicts = (Counter(row[name] for row in rows if name in row) for name in ("status", "verdict"))
     reasons = Counter(row.get("reason", "") for row in rows if row["status"] == "failed")
-    values: dict[str, list[float]] = {}
-    for row in (row for row in rows if row["status"] == "done"):
-        for name, value in row.items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "suspicion":
-                values.setdefault(name, []).append(float(value))
+    done = [row for row in rows if row["status"] == "done"]
     metrics = {}
-    for name, found in values.items():
-        low, median, high = np.percentile(found, (5, 50, 95)).tolist()
-        metrics[name] = {"mean": float(np.mean(found)), "std": float(np.std(found))}
-        metrics[name] |= {"percentile_5": low, "median": median, "percentile_95": high}
+    for name in columns_of(done):
+        found = [float(row[name]) for row in done if isinstance(row.get(name), (int, float))]
+        if found and name != "suspicion":
+            low, median, high = np.percentile(found, (5, 50, 95)).tolist()
+            metrics[name] = {"mean": float(np.mean(found)), "std": float(np.std(found))}
+            metrics[name] |= {"percentile_5": low, "median": median, "percentile_95": high}
     return {
         "subjects": len(rows),
         "done": statuses["done"],

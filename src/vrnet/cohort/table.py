@@ -4,13 +4,14 @@ A list of pairs has the columns subject, fixed and moving, with labels and masks
 subject and cine, with labels and frame where wanted. Any further columns go with the subject."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unicodedata import normalize
 
-from vrnet.errors import MAX_SHOWN_CHARACTERS, BadInput, counted, shown, some
+from vrnet.errors import BadInput, counted, shown, some
 from vrnet.files import read_rows, refuse_misspelt
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
@@ -43,7 +44,7 @@ CINES = ListKind(("cine",), ("labels",), "cines", ("frame",))
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One row: its name, its files, and what else the list says of it."""
+    """One row of a list."""
 
     name: str
     files: dict[str, str]
@@ -78,8 +79,18 @@ def read_table(path: Path) -> CohortTable:
     rows = read_rows(path, FORMAT)
     if not rows:
         raise BadInput(f"{path} lists no subjects: give it {FORMAT}")
-    kind = find_kind([*rows[0]], path)
-    carried = tuple(name for name in rows[0] if name and name not in kind.columns)
+    columns = [*rows[0]]
+    kind, other = (CINES, PAIRS) if "cine" in columns else (PAIRS, CINES)
+    if lacking := [name for name in ("subject", *kind.needed) if name not in columns]:
+        raise BadInput(
+            f"{path} lacks the column {' and '.join(lacking)}: it has {shown(', '.join(columns))}, and should have "
+            f"subject, {', '.join(kind.needed)} and, where wanted, {', '.join((*kind.optional, *kind.numbers))}"
+        )
+    if misplaced := [name for name in columns if name in other.columns and name not in kind.columns]:
+        raise BadInput(f"{path} lists {kind.noun}, and has the column {' and '.join(misplaced)} of a list of "
+                       f"{other.noun}: make a list of each, or call that column otherwise")  # fmt: skip
+    refuse_misspelt(columns, kind.columns, path)
+    carried = tuple(name for name in columns if name and name not in kind.columns)
     folder = os.path.dirname(os.path.abspath(path))
     subjects = []
     for row in rows:
@@ -90,23 +101,6 @@ def read_table(path: Path) -> CohortTable:
     table = CohortTable(path, carried, tuple(subjects), kind)
     check_subjects(table)
     return table
-
-
-def find_kind(found: Sequence[str], path: Path) -> ListKind:
-    """What a list with these columns is of; BadInput if a needed column is not there, or misspelt."""
-    kind, other = (CINES, PAIRS) if "cine" in found else (PAIRS, CINES)
-    if lacking := [name for name in ("subject", *kind.needed) if name not in found]:
-        raise BadInput(
-            f"{path} lacks the column {' and '.join(lacking)}: it has {shown(', '.join(found))}, and should have "
-            f"subject, {', '.join(kind.needed)} and, where wanted, {', '.join((*kind.optional, *kind.numbers))}"
-        )
-    if misplaced := [name for name in found if name in other.columns and name not in kind.columns]:
-        raise BadInput(
-            f"{path} lists {kind.noun}, and has the column {' and '.join(misplaced)} of a list of {other.noun}: make a "
-            "list of each, or call that column otherwise"
-        )
-    refuse_misspelt(found, kind.columns, path)
-    return kind
 
 
 def check_subjects(table: CohortTable) -> None:
@@ -137,17 +131,13 @@ def refuse(table: CohortTable, is_wrong: Callable[[Subject], bool], fault: str, 
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a whole number from 0 on."""
     return text.isascii() and text.isdigit() and len(text) <= 6
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a subject's name is that of a folder on any file system, and of no hidden one.
-
-    It also becomes a part of the names of files; ~ marks temporary folders."""
-    if not name.isprintable() or len(name.encode(errors="replace")) > 200:
-        return False
-    return not (set('/\\:*?"<>|~') & {*name} or name.startswith((".", "-")) or name.endswith("."))
+    """Whether a subject's name is that of a folder on any file system, and of no hidden one; ~ marks temporary ones."""
+    is_short = len(name.encode(errors="replace")) <= 200
+    return name.isprintable() and is_short and re.fullmatch(r'(?![.-])[^/\\:*?"<>|~]*(?<!\.)', name) is not None
 
 
 def find_missing(subjects: Iterable[Subject]) -> dict[str, str]:
@@ -155,8 +145,7 @@ def find_missing(subjects: Iterable[Subject]) -> dict[str, str]:
     missing = {}
     for one in subjects:
         if file := next((file for file in one.files.values() if not os.path.exists(file)), None):
-            end = shown(file[-MAX_SHOWN_CHARACTERS:])  # of a long path, which names the file
-            missing[one.name] = end if len(file) <= MAX_SHOWN_CHARACTERS else f"...{end}"
+            missing[one.name] = ("..." if len(file) > 80 else "") + shown(file[-80:])  # of a long path, the end
     return missing
 
 
