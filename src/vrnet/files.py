@@ -193,29 +193,24 @@ def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
                 yield Path(staged)
             except BadInput as error:  # in the words of the reader, who knows nothing of the temporary folder
                 raise BadInput(str(error).replace(staged, str(folder))) from error
-            move_set(Path(staged), folder, names)
+            written = {path.relative_to(staged).as_posix(): path for path in Path(staged).rglob("*") if path.is_file()}
+            check_set(folder, sorted(written))
+            owned = own_files(folder)
+            kept = {name: digest for name, digest in owned.items() if name not in names}
+            recorded = kept | {name: sha256(path) for name, path in sorted(written.items())}
+            # Both the old files and the new ones, so that a run that is killed meanwhile can be repeated.
+            write_json({"files": recorded, "before": owned}, folder / RECORD)
+            for name, path in written.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                path.replace(folder / name)
+            for name in owned.keys() - recorded.keys():
+                (folder / name).unlink()
+                for parent in PurePosixPath(name).parents[:-1]:
+                    with suppress(OSError):  # which is raised where something is in it
+                        (folder / parent).rmdir()
+            write_json({"files": recorded}, folder / RECORD)
     except OSError as error:
         raise BadInput(f"cannot write in {folder} ({error.strerror}): choose another folder") from error
-
-
-def move_set(staged: Path, folder: Path, names: Sequence[str]) -> None:
-    """Move staged files to their places, and remove those of the earlier run that have no successor. Until all are
-    there, the record knows both the old files and the new ones: a run that is killed meanwhile can be repeated."""
-    written = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file())
-    check_set(folder, written)
-    owned = own_files(folder)
-    kept = {name: digest for name, digest in owned.items() if name not in names}
-    recorded = kept | {name: sha256(staged / name) for name in written}
-    write_json({"files": recorded, "before": owned}, folder / RECORD)
-    for name in written:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (staged / name).replace(folder / name)
-    for name in owned.keys() - recorded.keys():
-        (folder / name).unlink()
-        for parent in PurePosixPath(name).parents[:-1]:
-            with suppress(OSError):  # which is raised where something is in it
-                (folder / parent).rmdir()
-    write_json({"files": recorded}, folder / RECORD)
 
 
 def own_files(folder: Path) -> dict[str, str]:

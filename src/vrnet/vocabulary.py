@@ -91,8 +91,3 @@ SEGMENTS = tuple(
     for i, wall in enumerate(walls)
 )
 """At a level six of 60 degrees, at the apex four of 90; the middle of the anterior wall is at -30 degrees."""
-
-
-def level_of_slice(k: int, n: int) -> int:
-    """The level of slice k of n, counted from base to apex: thirds; a single slice is a mid-ventricular one."""
-    return 3 * (2 * k + 1) // (2 * n)

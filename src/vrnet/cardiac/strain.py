@@ -15,12 +15,10 @@ from vrnet.cardiac import wall as walls
 from vrnet.cardiac.wall import HeartLabels, Insertions, LeftOut, Ring, ring_angles
 from vrnet.errors import BadInput
 from vrnet.evaluation.metrics import slice_axis
-from vrnet.vocabulary import LEVELS, SEGMENTS, level_of_slice
+from vrnet.vocabulary import LEVELS, SEGMENTS
 
-# What a motion u does to a wall: ½(|e + ∂u/∂e|² − 1) at its voxels, and where its contours go.
-#
-# Motions are (t, c, x, y, z) in mm with slices across z: components along x and y and, where there is one, along z.
-# Derivatives are those of the cubic spline through the voxels of a slice: exact to the fourth order of the spacing.
+# What a motion u does to a wall. Motions are (t, c, x, y, z) in mm with slices across z: components along x and y and,
+# where there is one, along z. Derivatives are those of the cubic spline through the voxels of a slice.
 
 
 @dataclass(frozen=True)
@@ -312,7 +310,7 @@ def regions_and_rings(
     ring: Integer[ndarray, " n"], angle_deg: Float[ndarray, " n"], insertions: list[Insertions] | None, rings: int
 ) -> tuple[tuple[str, ...], Float[ndarray, "r n"]]:
     """The names of regions; and which parts of rings, from base to apex, are in each region, and then in each ring."""
-    level = np.array([level_of_slice(k, rings) for k in range(rings)])[ring]
+    level = (3 * (2 * ring + 1)) // (2 * rings)  # thirds of the slices; a single one is mid-ventricular
     found = {GLOBAL: np.ones(len(ring), bool)} | {name: level == k for k, name in enumerate(LEVELS)}
     if insertions is not None:
         psi = np.empty(len(ring))

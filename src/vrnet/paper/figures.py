@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from jaxtyping import Float, Shaped, UInt8
 from numpy import ndarray
 from torch import Tensor
 
@@ -66,7 +67,7 @@ def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
             u = method.build(study.d)(sample.fixed[one], sample.moving[one], sample.spacing).cpu()
         found[name] = cut_slice(sample, pair, u)
     before = cut_slice(sample, pair, torch.zeros(1, study.d, *sample.fixed.shape[2:]))
-    fixed, mask = (slice_of(part[pair, 0], before.k) for part in (sample.fixed, cast(Tensor, sample.fixed_labels)))
+    fixed, mask = (slice_of(part[pair], before.k)[0] for part in (sample.fixed, cast(Tensor, sample.fixed_labels)))
     figure, axes = new_grid(len(ROWS), len(found) + 1, 2.2, f"{study.data}, {sample.name}")
     grey: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 1}
     axes[0, 0].imshow(fixed.T, **grey)
@@ -111,18 +112,13 @@ def cut_slice(sample: Sample, pair: int, u: Tensor) -> RegisteredSlice:
     one, labels = slice(pair, pair + 1), cast(Tensor, sample.fixed_labels)[pair, 0]
     k = int((labels > 0).sum((0, 1)).numpy().argmax()) if labels.dim() == 3 else 0
     warped = warp(sample.moving[one], u), warp_labels(cast(Tensor, sample.moving_labels)[one], u)
-    image, mask = (slice_of(part[0, 0], k) for part in warped)
-    return RegisteredSlice(k, image, mask, motion_in_slice(u, k), deformation(u[0].numpy(), k))
+    image, mask = (slice_of(part[0], k)[0] for part in warped)
+    return RegisteredSlice(k, image, mask, slice_of(u[0], k)[:2], deformation(u[0].numpy(), k))
 
 
-def slice_of(array: Tensor, k: int) -> ndarray:
+def slice_of(x: Float[Tensor, "c *s"] | UInt8[Tensor, "c *s"], k: int) -> Shaped[ndarray, "c w h"]:
     """Slice k of a volume; an image as it is."""
-    return (array if array.dim() == 2 else array[..., k]).numpy()
-
-
-def motion_in_slice(u: Tensor, k: int) -> ndarray:
-    """The motion in the plane of an image, or of slice k of a volume, (2, w, h)."""
-    return (u[0] if u.dim() == 4 else u[0, :2, ..., k]).numpy()
+    return (x if x.dim() == 3 else x[..., k]).numpy()
 
 
 def show_mask(ax: "Axes", labels: ndarray, truth: ndarray | None = None) -> None:
@@ -166,7 +162,7 @@ def field_states(method: Method, sample: Sample) -> list[ndarray]:
         if not isinstance(model.init, Noise):
             first = first + NOISE_VOXELS * torch.randn(first.shape, generator=torch.Generator().manual_seed(1))
         after = [state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh]
-    return [motion_in_slice(v, first.shape[-1] // 2) for v in (first, *after)]
+    return [slice_of(v[0], first.shape[-1] // 2)[:2] for v in (first, *after)]
 
 
 # The figures of numbers: of methods, α, cascades and subjects to train on.
