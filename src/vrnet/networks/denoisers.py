@@ -19,9 +19,7 @@ FIELD_SCALE = 10.0
 
 
 class Predict(nn.Module):
-    """u = 10 net(I0, I1): a network as an initialiser, and, alone, VoxelMorph or Siamese.
-
-    Outside its mask each image is shown as the other is."""
+    """u = 10 net(I0, I1), and, alone, VoxelMorph or Siamese. Outside its mask each image is shown as the other is."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()

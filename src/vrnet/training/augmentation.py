@@ -30,15 +30,12 @@ class RandomTransform(NamedTuple):
     gamma: Float[Tensor, "b"]
     """The exponent of intensities in [0, 1]."""
     swap: Bool[Tensor, "b"]
-    """Whether fixed and moving are exchanged."""
     contrast: Float[Tensor, "b"] | None = None
     """What the distance of intensities from 1/2 is multiplied by."""
     brightness: Float[Tensor, "b"] | None = None
-    """What is added to intensities."""
     noise: Float[Tensor, "b"] | None = None
     """The standard deviation of what is added to every voxel of either image by itself."""
     noise_seed: Int64[Tensor, "b"] | None = None
-    """What that is drawn from, on whatever device applies it."""
     elastic: Float[Tensor, "b d *k"] | None = None
     """Displacements of control points, added to A x + t, in voxels."""
     twin: Bool[Tensor, "b"] | None = None

@@ -74,8 +74,7 @@ class Loss:
         return value
 
     def arrange(self, *pair: Tensor) -> tuple[Tensor, ...]:
-        """Fixed and moving, images and labels, as the loss wants them: with γ, and after them in the batch the same
-        exchanged."""
+        """Fixed and moving, images and labels; with γ, and after them in the batch the same exchanged."""
         if not self.consistency:
             return pair
         halves = zip(pair[::2], pair[1::2], strict=True)
@@ -83,10 +82,8 @@ class Loss:
 
 
 def inverse_consistency(u: Field) -> Scalar:
-    """The mean of |∇(u_AB ∘ u_BA)|², and of |∇(u_BA ∘ u_AB)|²: zero where they undo each other.
-
-    The first half of the batch is u_AB, the second u_BA. Squares are averaged as `Diffusion.loss` does."""
-    forth, back = u.chunk(2)
+    """The mean of |∇(u_AB ∘ u_BA)|² and |∇(u_BA ∘ u_AB)|², as `Diffusion.loss`: zero where they undo each other."""
+    forth, back = u.chunk(2)  # u_AB is the first half of the batch, u_BA the second
     return Diffusion().loss(compose(u, torch.cat([back, forth])))
 
 

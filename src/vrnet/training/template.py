@@ -27,8 +27,6 @@ from vrnet.variational.initialisers import ThroughTemplate
 
 BATCH = 8
 """Images that are registered at once."""
-WEIGHTS = 0.2, 3.0
-"""The least and the largest of w, where its median is 1, of voxels in which images differ: none is all, or nothing."""
 SMALLEST_SQUARE = 1e-4
 """Added to σ², which is 0 where all images are equal."""
 
@@ -59,7 +57,7 @@ def learn_template(
 def how_alike(
     images: Float[Tensor, "n 1 *s"], T: Float[Tensor, "1 1 *s"], spacing: tuple[float, ...] | None
 ) -> Float[Tensor, "1 1 *s"]:
-    """w at every voxel of the template, 1 on average."""
+    """w at every voxel of the template, 1 on average; between .2 and 3 times its median where images differ."""
     h = relative_spacing(spacing, T.dim() - 2)
     seen = DETAIL.channels(T, h)
     squares = [(DETAIL.channels(some, h) - seen).square().mean(1, keepdim=True) for some in torch.split(images, BATCH)]
@@ -67,7 +65,7 @@ def how_alike(
     differing = square[square > SMALLEST_SQUARE]  # a background that is the same in all would be the median
     if not len(differing):
         return torch.ones_like(T)
-    w = (differing.median() / (square + SMALLEST_SQUARE)).square().clamp(*WEIGHTS)
+    w = (differing.median() / (square + SMALLEST_SQUARE)).square().clamp(0.2, 3.0)
     return w / w.mean()
 
 
@@ -82,16 +80,9 @@ def make_template(
         raise BadInput(f"{prepared.data} has {len(images)} images of {len(subjects)} subjects, as slices are: {told}")
     with threads_for(False, images[0].numel()):
         found = learn_template(images.to(device), spacing, rounds, progress)
-    card = Card(
-        method=f"Template-{shape_text(found.image.shape[2:])}",
-        dimension=len(spacing),
-        spacing_mm=spacing,
-        normalisation="each",
-        trained_on=f"{prepared.data}, {prepared.split}: {len(images)} subjects, {counted(rounds, 'round')}",
-        flips_in_training=False,
-        **made_by_fields(provenance(device)),
-    )
-    return found.cpu(), card
+    name, made_by = f"Template-{shape_text(found.image.shape[2:])}", made_by_fields(provenance(device))
+    trained_on = f"{prepared.data}, {prepared.split}: {len(images)} subjects, {counted(rounds, 'round')}"
+    return found.cpu(), Card(name, len(spacing), spacing, "each", trained_on, flips_in_training=False, **made_by)
 
 
 def image_of(template: ThroughTemplate, card: Card) -> Image:

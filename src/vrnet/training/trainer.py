@@ -153,12 +153,10 @@ def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> 
         raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {devices}: choose fewer `devices`")
     torch.set_float32_matmul_precision("high")
     fabric = Fabric(
-        accelerator="cuda" if on_gpu else "cpu",
-        devices=devices,
-        num_nodes=nodes,
-        strategy="ddp" if devices * nodes > 1 else "auto",
+        accelerator="cuda" if on_gpu else "cpu", strategy="ddp" if devices * nodes > 1 else "auto",
+        devices=devices, num_nodes=nodes,
         precision="bf16-mixed" if on_gpu and settings.precision == "bf16" else "32-true",
-    )
+    )  # fmt: skip
     fabric.launch()
     return fabric
 

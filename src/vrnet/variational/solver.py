@@ -110,11 +110,8 @@ class Solver(nn.Module):
 
     def starting_from(self, v: Field) -> "Solver":
         """The same solver, which begins with a given field, and not with that of a coarser level."""
-
-        def given(I0: Tensor, I1: Tensor, spacing: Spacing = None, masks: Masks | None = None) -> Tensor:
-            return v
-
-        return Solver(Cascade(given, self.cascade.steps, self.cascade.linearize), self.energy, self.tolerance)
+        cascade = Cascade(lambda *pair: v, self.cascade.steps, self.cascade.linearize)
+        return Solver(cascade, self.energy, self.tolerance)
 
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         return self.descend(I0, I1, spacing, masks).v
