@@ -283,7 +283,7 @@ def test_the_chain_of_a_network_is_turned_and_refined_and_not_its_one_step(monke
     chains = followed[0]  # of the network; then those of what turns
     alone = chains.fields[:, 0].clone()
     with torch.inference_mode():
-        refined = refine(plan, plan.refinement(8), prepare(cine, plan, 0), chains, lambda part: None).fields[:, 0]
+        refined = refine(plan, prepare(cine, plan, 0), chains, lambda part: None).fields[:, 0]
     whole, of_refined, of_chains = (wall_errors_mm(u, beat)[1] for u in (found.fields, refined, alone))
     assert of_refined < 0.95 * of_chains
     assert whole < 0.95 * of_refined
@@ -301,7 +301,7 @@ def test_a_start_that_is_worse_than_no_motion_is_forgotten(beat):
     fields[t] = 12 * torch.randn_like(fields[t]).cumsum(-1).div(10)
     with torch.inference_mode():
         given = prepare(cine, plan, 0), Cycle(fields, fields[:2])
-        found = refine(plan, plan.refinement(3), *given, lambda part: None).fields[:, 0]
+        found = refine(plan, *given, lambda part: None).fields[:, 0]
     miss, whole = (wall_errors_mm(u, beat)[1] for u in (found, torch.zeros_like(found)))
     assert found[t].any()
     assert miss < 0.6 * whole

@@ -67,55 +67,30 @@ def farthest_apart(images, method, turns, **options):
     return max(distances)
 
 
-@pytest.mark.release
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", ["TV-L1", "short-axis"])
-def test_all_8_ways_to_store_a_picture_give_one_transform(method):
-    assert farthest_apart(pair(2), method, TURNS[2]) < AGREEMENT_MM
+EITHER_ORDER = [TURNS[2][k] for k in (1, 2, 4, 7)]  # each with two ways for the axes to run
+OFTEN = [(2, "oblique", method, EITHER_ORDER, {}) for method in (*METHODS, BRIEF["Demons"])]
+BEFORE_A_RELEASE = [
+    *((2, "oblique", method, TURNS[2], {}) for method in ("TV-L1", "short-axis")),
+    *((3, "oblique", method, EVERY_ORDER, {}) for method in (*METHODS, *TOOLS)),
+    ("fine", "oblique", "hippocampus", FEW[:1], {}),
+    ("stack", "oblique", "short-axis", FEW[:3], {"match_intensities": True}),
+    ("stack", "oblique", "TV-L1", FEW[:3], {}),
+    (3, "oblique", "TV-L1", TURNS[3], {}),
+    ("stack", "oblique", "short-axis", TURNS[3], {}),
+    # where no order of the axes is the best
+    (2, "turned by 45 degrees", "short-axis", TURNS[2], {}),
+    (3, "along the diagonal of a cube", "TV-L1", FEW[:3], {}),
+    ("stack", "turned by 45 degrees", "default", FEW[:3], {}),
+]
 
 
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", [*METHODS, BRIEF["Demons"]])
-def test_either_order_to_store_a_picture_gives_one_transform(method):
-    """Each with two ways for the axes to run."""
-    assert farthest_apart(pair(2), method, [TURNS[2][k] for k in (1, 2, 4, 7)]) < AGREEMENT_MM
-
-
-@pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
-    ("kind", "method", "options"),
-    [(3, "TV-L1", {}), (3, BRIEF["Demons"], {}), ("fine", "hippocampus", {}),
-     ("stack", "short-axis", {"match_intensities": True}), ("stack", "TV-L1", {})],
-)  # fmt: skip
-def test_several_ways_to_store_a_volume_or_a_stack_give_one_transform(kind, method, options):
-    assert farthest_apart(pair(kind), method, FEW[: 1 if kind == "fine" else 3], **options) < AGREEMENT_MM
-
-
-@pytest.mark.release
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize(
-    ("kind", "method", "pose"),
-    [(2, "short-axis", "turned by 45 degrees"), (3, "TV-L1", "along the diagonal of a cube"),
-     ("stack", "default", "turned by 45 degrees")],
-)  # fmt: skip
-def test_this_holds_where_no_order_of_the_axes_is_the_best(kind, method, pose):
-    turns = TURNS[2] if kind == 2 else FEW[:3]
-    assert farthest_apart(pair(kind, pose), method, turns) < AGREEMENT_MM
-
-
-@pytest.mark.release
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", [*METHODS, *TOOLS])
-def test_every_order_to_store_a_volume_gives_one_transform(method):
-    assert farthest_apart(pair(3), method, EVERY_ORDER) < AGREEMENT_MM
-
-
-@pytest.mark.release
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize(("kind", "method"), [(3, "TV-L1"), ("stack", "short-axis")])
-def test_all_48_ways_to_store_a_volume_or_a_stack_give_one_transform(kind, method):
-    assert farthest_apart(pair(kind), method, TURNS[3]) < AGREEMENT_MM
+    ("kind", "pose", "method", "turns", "options"),
+    [*OFTEN, *(pytest.param(*case, marks=pytest.mark.release) for case in BEFORE_A_RELEASE)],
+)
+def test_every_way_to_store_images_gives_one_transform(kind, pose, method, turns, options):
+    assert farthest_apart(pair(kind, pose), method, turns, **options) < AGREEMENT_MM
 
 
 @pytest.mark.parametrize("turn", [((1, 0, 2), (False,) * 3), ((2, 0, 1), (True, False, True))])

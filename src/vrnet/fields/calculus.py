@@ -1,8 +1,7 @@
 """Calculus of displacement fields.
 
 A field u of shape (b, d, *s) displaces voxel x to x + u(x), in voxels; u[:, i] moves along spatial axis i.
-Every function is pure, differentiable, and written once for any dimension d.
-"""
+Every function is pure, differentiable, and written once for any dimension d."""
 
 from collections.abc import Sequence
 from functools import lru_cache, reduce

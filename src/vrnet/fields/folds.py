@@ -4,8 +4,7 @@ Each cell of the grid (2^d neighbouring voxels) is cut into simplices, on which 
 with its d neighbours, once for every corner; in 3D also the two tetrahedra that these leave in the middle, one for each
 of the two ways to cut a cube into five. The determinant of the map on a simplex, 1 where nothing moves, is its volume
 after over that before. Where all are positive, neither way of cutting the grid folds, nor, in 2D, the bilinear map.
-(Liu et al., On finite difference Jacobian computation in deformable image registration, IJCV 2024.)
-"""
+(Liu et al., On finite difference Jacobian computation in deformable image registration, IJCV 2024.)"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -267,7 +266,6 @@ class Repair:
     mean_move_mm: float | None
     """None where no spacing is known."""
     max_move_mm: float | None
-
     farthest_voxel: tuple[int, ...]
     """The voxel of fixed whose end was moved the most."""
     drawn_percent: float = 0.0

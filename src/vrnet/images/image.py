@@ -192,11 +192,6 @@ def segment_count(image: Image) -> int | None:
     return count if 1 < count <= MAX_SEGMENTS and scatter(array) < MAX_SCATTER else None
 
 
-def label_maps(fixed: Image, moving: Image) -> tuple[str, ...]:
-    """Which of two images, fixed or moving, are evidently segmentations."""
-    return tuple(role for role, image in (("fixed", fixed), ("moving", moving)) if segment_count(image) is not None)
-
-
 def scatter(array: Shaped[ndarray, "*s"]) -> float:
     """The part of all pairs of neighbours, both above the background of least value, whose values differ: of images
     more than three quarters, of label maps a tenth or less. Single voxels in the background have none."""
@@ -228,17 +223,6 @@ def refuse_intensities(name: str, array: Shaped[ndarray, "*s"], most: int, advic
     if (count := len(np.unique(array))) > most:
         raise BadInput(f"{name} holds {count:,} different numbers that change from voxel to voxel: it is an image, "
                        f"{advice}")  # fmt: skip
-
-
-def as_mask(image: Image) -> Image:
-    """The image as a mask: True where a label map is not zero; or BadInput."""
-    if not np.isfinite(image.array).all():
-        raise BadInput(f"{image.name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
-    if image.array.dtype.kind == "f" and not (image.array == np.round(image.array)).all():
-        raise BadInput(f"{image.name} holds values that are not whole numbers: a mask is 0 outside and 1 inside; of a "
-                       "soft one, give the part above a threshold")  # fmt: skip
-    refuse_intensities(image.name, image.array, *NOT_A_MASK)
-    return image.with_array(image.array != 0)
 
 
 # A cine: images of one beating heart on one grid, in the order of time.
@@ -312,31 +296,30 @@ def as_tensor(array: NDArray[Any] | Tensor) -> Tensor:
 
 
 def as_tensors(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
-    """The pair as tensors of one shape on one device, or BadInput."""
-    I0, I1 = image_tensor("fixed", fixed), image_tensor("moving", moving)
+    """The pair as tensors of one shape on one device, or BadInput if it cannot be registered.
+
+    Integers become float32, or float64 where that would hide what they show."""
+    images = []
+    for name, given in (("fixed", fixed), ("moving", moving)):
+        if not isinstance(given, (np.ndarray, Tensor)):
+            files = "vrnet.register_images takes files and images in space"
+            raise BadInput(f"{name} is {type_name(given)}: give a NumPy array or a torch tensor; {files}")
+        if given.ndim not in (2, 3):
+            one = "give one 2D or 3D image, without batch or channel axes"
+            raise BadInput(f"{name} has {given.ndim} dimensions: {one}")
+        if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":
+            raise BadInput(f"{name} holds {given.dtype}: give an image of real numbers")
+        image = as_tensor(given)
+        if image.dtype != torch.float64:
+            image = image.to(torch.float64 if is_lost_in_single(image) else torch.float32)
+        check_values(name, image.detach())
+        images.append(image)
+    I0, I1 = images
     if I0.shape != I1.shape:
         raise BadInput(f"fixed is {tuple(I0.shape)} and moving {tuple(I1.shape)}: bring them to one grid first")
     if I0.device != I1.device:
         raise BadInput(f"fixed is on {I0.device} and moving on {I1.device}: move them to one device")
     return I0, I1
-
-
-def image_tensor(name: str, given: object) -> Tensor:
-    """The image as a tensor of float32 or float64, or BadInput if it cannot be registered.
-
-    Integers become float32, or float64 where that would hide what they show."""
-    if not isinstance(given, (np.ndarray, Tensor)):
-        files = "vrnet.register_images takes files and images in space"
-        raise BadInput(f"{name} is {type_name(given)}: give a NumPy array or a torch tensor; {files}")
-    if given.ndim not in (2, 3):
-        raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
-    if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":
-        raise BadInput(f"{name} holds {given.dtype}: give an image of real numbers")
-    image = as_tensor(given)
-    if image.dtype != torch.float64:
-        image = image.to(torch.float64 if is_lost_in_single(image) else torch.float32)
-    check_values(name, image.detach())
-    return image
 
 
 def check_values(name: str, image: NDArray[Any] | Tensor) -> None:

@@ -219,9 +219,8 @@ class Transform:
 
     def __post_init__(self) -> None:
         if self.displacement.shape != (len(self.grid.shape), *self.grid.shape):
-            raise BadInput(
-                f"displacements are {self.displacement.shape} on a grid of {self.grid.shape}: give (d, *shape)"
-            )
+            shape = self.displacement.shape
+            raise BadInput(f"displacements are {shape} on a grid of {self.grid.shape}: give (d, *shape)")
 
     def __repr__(self) -> str:
         return f"Transform({self.grid.shape}, up to {np.linalg.norm(self.displacement, axis=0).max():.3g} mm)"
@@ -372,10 +371,9 @@ class Transform:
             image = read_voxels(path)
             components, d = len(image.array) if image.is_vector else 1, len(image.grid.shape)
             if components != d:
-                raise BadInput(
-                    f"{path} is not a transform: it has {counted(components, 'value')} per voxel in {d} dimensions; "
-                    "give a displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
-                )
+                held = f"it has {counted(components, 'value')} per voxel in {d} dimensions"
+                known = "give a displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
+                raise BadInput(f"{path} is not a transform: {held}; {known}")
             transform = cls(image.array.astype(np.float64), image.grid)
         elif (grid := field_grid(itk)) is not None:
             field = sitk.DisplacementFieldTransform(itk).GetDisplacementField()

@@ -222,8 +222,8 @@ def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 
 def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Progress) -> Cycle:
     """The motion of every frame: a network's of some, a solver's of how slices turn, and another's that refines all."""
     n = len(frames)
-    refinement, turning, seen = plan.refinement(n), plan.turning(n), plan.seen(n)
-    if refinement is None:
+    turning, seen = plan.turning(n), plan.seen(n)
+    if plan.refinement(n) is None:
         return follow(plan, plan.find, frames, tell)
     of_chains = PART_OF_NETWORK + (PART_OF_TURNING if turning is None else 0)
     cycle = follow(plan, plan.find, frames[seen], lambda part: tell(of_chains * part))
@@ -234,7 +234,7 @@ def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Pro
         for t in range(1, n):
             fields[t] += without_divergence(turns[t] - fields[t], plan.within)
     done = PART_OF_NETWORK + PART_OF_TURNING
-    return refine(plan, refinement, frames, Cycle(fields, cycle.closing), lambda part: tell(done + (1 - done) * part))
+    return refine(plan, frames, Cycle(fields, cycle.closing), lambda part: tell(done + (1 - done) * part))
 
 
 def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float[Tensor, "n b d *s"]:
@@ -247,11 +247,9 @@ def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float
     return found
 
 
-def refine(
-    plan: TrackingPlan, method: Variational, frames: Float[Tensor, "t b 1 *s"], cycle: Cycle, tell: Progress
-) -> Cycle:
+def refine(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], cycle: Cycle, tell: Progress) -> Cycle:
     """The fields that a solver finds from those of a cycle; anew, where a start is worse than no motion."""
-    find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (method, ANEW))
+    find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (REFINEMENT, ANEW))
     fields, others = cycle.fields, range(1, len(frames))
 
     @torch.inference_mode()  # which holds for the thread that enters it alone

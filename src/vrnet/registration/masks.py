@@ -14,7 +14,7 @@ from torch import Tensor
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import RelativeSpacing, repeat_border, resize
 from vrnet.images.grid import check_same_grid
-from vrnet.images.image import Image, as_mask, as_tensor, mask_tensor
+from vrnet.images.image import NOT_A_MASK, Image, as_tensor, mask_tensor, refuse_intensities
 from vrnet.images.io import ImageLike, given_image
 from vrnet.variational.cascade import Spacing
 from vrnet.variational.initialisers import coarser_shape, coarser_spacing
@@ -88,11 +88,17 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
     """The mask of an image, True inside, or BadInput."""
     if given is None:
         return None
-    mask = as_mask(given_image(name, given))
+    mask = given_image(name, given)
+    if not np.isfinite(mask.array).all():
+        raise BadInput(f"{mask.name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
+    if mask.array.dtype.kind == "f" and not (mask.array == np.round(mask.array)).all():
+        raise BadInput(f"{mask.name} holds values that are not whole numbers: a mask is 0 outside and 1 inside; of a "
+                       "soft one, give the part above a threshold")  # fmt: skip
+    refuse_intensities(mask.name, mask.array, *NOT_A_MASK)
     check_same_grid(mask.name, mask.grid, image.name, image.grid)
     if not mask.array.any():
         raise BadInput(f"{mask.name} is empty: give a mask that is not 0 inside")
-    return mask
+    return mask.with_array(mask.array != 0)
 
 
 def inpaint_image(image: Image, mask: Image) -> Image:

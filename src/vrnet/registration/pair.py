@@ -302,10 +302,9 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         for voxels in (fixed & after & before, fixed & after):  # headers may put the masks far apart
             if voxels.any():
                 return voxels
-        warn_of_input(
-            "the masks of fixed and moving have no voxel in common after the registration: the images are compared "
-            "inside that of fixed alone, or everywhere if it has none. Check the masks and the headers"
-        )
+        instead = "the images are compared inside that of fixed alone, or everywhere if it has none"
+        warn_of_input("the masks of fixed and moving have no voxel in common after the registration: "
+                      f"{instead}. Check the masks and the headers")  # fmt: skip
         return fixed
 
     @cached_property

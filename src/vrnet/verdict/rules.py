@@ -292,7 +292,7 @@ def run_of(result: PairResult) -> Run:
         is_matched=result.options.match_intensities,
         is_brightness_kept=result.options.brightness == "keep",
         has_masks=result.compared is not None,
-        label_maps=arrays.label_maps(result.fixed, result.moving),
+        label_maps=tuple(role for role in ("fixed", "moving") if arrays.segment_count(getattr(result, role))),
     )
     if result.is_from_file:
         return run
