@@ -47,8 +47,7 @@ def use_threads(count: int) -> Iterator[None]:
 
 
 def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
-    """function(part) of each part, without gradients, by as many threads as PyTorch has, each of which computes alone:
-    they wait for each other once, at the end, and not within every small operation."""
+    """function(part) of each part, without gradients, by as many threads as PyTorch has, each computing alone."""
     parts, inference = list(parts), torch.is_inference_mode_enabled()
 
     def compute(k: int) -> None:
@@ -196,10 +195,8 @@ def channels_last(model: nn.Module, d: int) -> nn.Module:
 
 
 def record_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callable[..., Tensor]:
-    """A function of tensors shaped as the examples, as one CUDA graph, to be called on the current stream.
-
-    The function must have run a few times before, on this stream, so that all it keeps is there. What it returns is
-    overwritten by the next call."""
+    """A function of tensors shaped as the examples, as one CUDA graph, to be called on the current stream, on which it
+    must have run a few times. What it returns is overwritten by the next call."""
     inputs = [example.clone() for example in examples]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):

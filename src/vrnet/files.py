@@ -182,9 +182,8 @@ def check_set(folder: Path, names: Iterable[str]) -> None:
 
 @contextmanager
 def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield a folder to write files in. If the block succeeds, they replace those of the earlier run; else these stay.
-
-    `names` are all that a run may write: recorded files of these names that are not written again are removed."""
+    """Yield a folder to write files in. If the block succeeds, they replace those of the earlier run, of which those of
+    these names that are not written again are removed; else these stay."""
     check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -243,7 +242,6 @@ def read_table(path: Path, form: str) -> tuple[list[str], list[list[str]]]:
 
 def read_rows(path: Path, form: str) -> list[dict[str, str]]:
     """The rows of a CSV file, {column: cell}, without the spaces around either; cells missing at the end are empty.
-
     `form` says what the file should hold, for the message if it does not."""
     lines = read_lines(path, form)
     columns, rows = [name.strip() for name in next(lines, [])], []

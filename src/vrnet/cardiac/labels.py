@@ -29,9 +29,8 @@ OPEN_WALL = 1.2
 def read_labels(
     given: ImageLike, cine: Cine, heart: HeartLabels | None, names: LabelNames
 ) -> tuple[Image, HeartLabels, LabelNames]:
-    """The label map of a frame, which labels are the parts of the heart, and what labels are called.
-
-    BadInput unless it lies on the grid of the cine and shows a part of the heart; warnings tell what it lacks."""
+    """The label map of a frame on the grid of the cine, which labels are the parts of the heart, and what labels are
+    called. Warnings tell what it lacks."""
     labels = given_image("labels", given)
     if len(cine.grid.shape) == 2 and labels.grid.shape[2:] == (1,):  # one slice, saved as a stack with that header
         flat = grid_in_space(labels.grid, Path(labels.name))

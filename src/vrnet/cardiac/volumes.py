@@ -102,8 +102,8 @@ LEAST_VOXELS = 20  # of the wall, and of the cavity, in a slice: fewer do not te
 
 @dataclass(frozen=True)
 class CavityMuscle:
-    """How much more of the cavity looks like muscle than in the reference, as a part of it, in every slice and frame:
-    not 0 of a perfect motion, since papillary muscles look so too, and fill more of a smaller cavity."""
+    """How much more of the cavity than in the reference is no brighter than half-way from wall to blood, as a part of
+    it: not 0 of a perfect motion, since papillary muscles look so too, and fill more of a smaller cavity."""
 
     slices: tuple[int, ...]  # those, counted as in the array, whose wall and cavity are large enough in the reference
     by_slice: Float[ndarray, "k t"]  # NaN where a cavity has become too small to tell
@@ -122,8 +122,7 @@ def muscle_in_cavity(
     reference: int,
     across: int | None = None,
 ) -> CavityMuscle | None:
-    """The part of the cavity of a tracked cine that is no brighter than half-way from wall to blood, less what it is in
-    the reference; slices across an axis of s have their own brightness."""
+    """The muscle in the cavity of a tracked cine; slices across an axis of s have their own brightness."""
     images, maps = (slices_first(array, across) for array in (frames, labels))
     image, known = images[reference], maps[reference]
     sizes = np.minimum(*((known == part).reshape(len(known), -1).sum(1) for part in (heart.wall, heart.lv)))
@@ -151,8 +150,7 @@ def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[n
 
 @dataclass(frozen=True)
 class SliceCurves:
-    """Curves over the frames of a cycle in every slice, k, whose wall or cavity the reference shows, by the names that
-    they have in slices.csv; NaN where nothing is measured."""
+    """Curves of every slice, k, whose wall or cavity the reference shows, as in slices.csv; NaN is not measured."""
 
     slices: tuple[int, ...]
     """Counted as in the array."""

@@ -23,8 +23,7 @@ SMALLEST_CAVITY_MM2 = 30.0  # below, at the apex, voxels are too coarse to tell 
 
 @dataclass(frozen=True)
 class HeartLabels:
-    """The values of a label map: cavity of the right ventricle, wall and cavity of the left; as in ACDC by default.
-    None is a structure that is not labelled."""
+    """Cavity of the right ventricle, wall and cavity of the left in a label map, as in ACDC; None: not labelled."""
 
     rv: int | None = 1
     wall: int | None = 2

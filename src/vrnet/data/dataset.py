@@ -62,8 +62,7 @@ class Hippocampus(SubjectFolder):
     pairs_across_subjects = True
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The images of the subject and of the next of its split, cyclically, and their labels; to be trained on, these
-        if they are there."""
+        """The images of the subject and of the next of its split, cyclically, and their labels."""
         names = next(names for names in self.splits.values() if subject in names)
         if len(names) == 1:
             raise BadInput(f"{subject} is alone in the split that it is in: pairs are made of two subjects")

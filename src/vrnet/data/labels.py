@@ -55,9 +55,7 @@ def is_known(given: object) -> TypeGuard[str]:
 
 
 def read_label_names(given: str | LabelNames) -> dict[int, str]:
-    """The names of labels: those of a known set, or of a text such as 1=RV,2=Myo,3=LV, or of {1: "RV"}.
-
-    BadInput unless every label, 0 being none, and every name is given once."""
+    """The names of labels: those of a known set, or of 1=RV,2=Myo,3=LV, or of {1: "RV"}; each once, and none of 0."""
     if is_known(given):
         return dict(KNOWN[given.strip().casefold()])
     entries: list[tuple[Any, Any]] = []
@@ -150,10 +148,10 @@ def largest_part(mask: Bool[ndarray, "x y"], diagonal: bool) -> Bool[ndarray, "x
 
 
 def fill_holes(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
-    """2D masks and their holes: whatever cannot be left through sides of voxels. Labelling the background is faster
-    than scipy.ndimage.binary_fill_holes, which spreads voxel by voxel."""
+    """2D masks and their holes: whatever cannot be left through sides of voxels."""
     from scipy import ndimage
 
+    # scipy.ndimage.binary_fill_holes is slower: it spreads voxel by voxel.
     in_plane = np.zeros((3, 3, 3), bool)
     in_plane[1] = ndimage.generate_binary_structure(2, 1)
     background = np.pad(~slices, ((0, 0), (1, 1), (1, 1)), constant_values=True)

@@ -80,8 +80,7 @@ class Manifest:
         return [self.root.parent / path for path in (files if all(files) else files[:2])]
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        """One pair, scaled, on the grid of fixed at the common spacing, about its centre. BadInput unless both images
-        are of one kind, that of the first pair, and overlap in space."""
+        """One pair, scaled, on the grid of fixed at the common spacing, about its centre."""
         files = self.sources(subject, purpose)
         images = fixed, moving = [protocols.read_shown(path) for path in files[:2]]
         d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in images]
@@ -125,8 +124,7 @@ class Manifest:
 
     @cached_property
     def grids(self) -> list[Grid]:
-        """The grids of the fixed images, their axes in the order of the world's; of more than MAX_HEADERS, some spread
-        evenly. What cannot be read is told when the pair is prepared."""
+        """The grids of the fixed images, their axes in the order of the world's; what cannot be read is told later."""
         names = [row["fixed"] for row in self.pairs.values() if row["fixed"]]
         names, found = names[:: ceil(len(names) / MAX_HEADERS) or 1], []
         for name in names:
@@ -140,6 +138,5 @@ class Manifest:
 
 
 def registered_axes(own: Grid) -> list[int]:
-    """The axes along which an image is registered. Slices too far apart to be a volume are images of their own, so the
-    axis across them is left out."""
+    """The axes along which an image is registered: not across slices too far apart to be a volume."""
     return [axis for axis in range(len(own.shape)) if axis != own.stacked_across]

@@ -41,9 +41,8 @@ def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], 
 
 
 def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
-    """The grid moved, by up to half a voxel of the image, so that its first voxel is on one of the image's.
-
-    An image that has the spacing already is then only cropped and padded, not blurred."""
+    """The grid moved, by up to half a voxel of the image, so that its first voxel is on one of the image's: an image
+    that has the spacing already is then only cropped and padded, not blurred."""
     index = own.index(np.array([grid.origin])).round(INDEX_DIGITS)
     nearest = own.points(np.round(index))[0]
     return Grid(grid.shape, grid.spacing, tuple(nearest.tolist()), grid.direction)
@@ -78,9 +77,8 @@ Purpose = Literal["training", "evaluation"]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Pairs of one subject as a batch: its slices (and frames) in 2D, the whole volume in 3D.
-
-    Images are in [0, 1], both of a pair by one scaling unless pairs are made across subjects."""
+    """Pairs of one subject as a batch: its slices (and frames) in 2D, the whole volume in 3D. Images are in [0, 1],
+    both of a pair by one scaling unless pairs are made across subjects."""
 
     name: str
     fixed: Float[Tensor, "b 1 *s"]
@@ -103,8 +101,7 @@ MIN_PIXELS = 10
 def slices_of(
     images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int
 ) -> tuple[tuple[Tensor, ...], list[Tensor]]:
-    """The slices of stacks, all scaled as one, and of their masks, in size x size voxels about the centre of the first
-    stack, their axes running as the world's do."""
+    """The slices of stacks, all scaled as one, and of their masks, on the grid of the first stack's slices."""
     grid = grid_of_slices(images[0].grid, spacing, size)
     stacks = rescale_jointly(*(to_batch(place_image(image, grid).array, ACROSS_STACK) for image in images))
     return stacks, [labels_on(mask, grid, ACROSS_STACK) for mask in masks]
@@ -124,8 +121,7 @@ def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spa
 
 
 def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
-    """Every later frame to the first, in all slices that are not constant in either; with the masks of all frames, or
-    without labels."""
+    """Every later frame to the first, in all slices that are not constant in either."""
 
     def later_to_first(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         first, *later = frames

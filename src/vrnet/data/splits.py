@@ -40,8 +40,7 @@ class SubjectFolder:
 
 
 def group_by_split(members: Sequence[tuple[str, str]], path: Path) -> Splits:
-    """Collect (subject, split) by split. BadInput if a split is empty, or if a name comes twice: it would be counted
-    twice, or be both trained on and measured."""
+    """Collect (subject, split) by split; a name that comes twice might be both trained on and measured."""
     name, count = Counter(subject for subject, _ in members).most_common(1)[0]
     if count > 1:
         raise BadInput(f'{path} lists "{shown(name)}" {count} times: list each once')

@@ -43,8 +43,7 @@ class Budget:
         return replace(self, name=name, training=training, **others)
 
     def method(self, name: str, d: int) -> Method:
-        """The method of that name, which says nothing of averages; a network has the width of this budget, unless its
-        name gives one."""
+        """The method of that name; a network has the width of this budget, unless its name gives one."""
         method = self.replaced_methods.get(name) or parse(name)
         if not method.is_trainable:
             return method.resolve(d, None)

@@ -38,7 +38,6 @@ COMPARED_METHODS = {
     3: ("Demons", "SyN", "FFD", "VoxelMorph", "2xRC-Net", "R-L1-2x1", "C-L1-2x1"),
 }
 ROWS = ("warped", "its mask, fixed outlined", "displacement", "grid", "Jacobian, folds green", "difference from fixed")
-"""What the column of a method shows."""
 INPUT_ROWS = ("fixed", "its mask", "moving", "its mask", "", "difference before")
 NOISE_VOXELS = 1.0
 """Standard deviation of the noise that is added to a guess."""
@@ -56,8 +55,7 @@ class RegisteredSlice(NamedTuple):
 
 
 def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
-    """Warped image, warped mask, displacement, grid, Jacobian and difference, one column per method; the images before
-    registration in the first."""
+    """ROWS of each method in a column, and INPUT_ROWS, before registration, in the first."""
     names = [name for name in COMPARED_METHODS[study.d] if missing_package(parse(name)) is None]
     sample = study.test.samples[len(study.test.samples) // 2]
     pair, found = len(sample.fixed) // 2, {}
@@ -153,13 +151,11 @@ def draw_denoising(study: Study) -> "tuple[Figure, list[Row]]":
 
 
 def field_states(method: Method, sample: Sample) -> list[ndarray]:
-    """The noisy start, and the field after each cascade: motion within the image, or the middle slice, (2, w, h).
-
-    Noise is added to a guess; a start that is noise stays as it is."""
+    """The noisy start, and the field after each cascade: motion within the image, or the middle slice, (2, w, h)."""
     I0, I1, model = sample.fixed[:1], sample.moving[:1], cast(Cascade, method.model)
     with torch.inference_mode():
         first = model.init(I0, I1, sample.spacing)
-        if not isinstance(model.init, Noise):
+        if not isinstance(model.init, Noise):  # a guess, to which noise is added
             first = first + NOISE_VOXELS * torch.randn(first.shape, generator=torch.Generator().manual_seed(1))
         after = [state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh]
     return [slice_of(v[0], first.shape[-1] // 2)[:2] for v in (first, *after)]
@@ -296,9 +292,7 @@ def efficiency_entries(results: Results, total: int) -> dict[tuple[str, int], li
 
 
 def measure_methods(study: Study, methods: dict[str, str]) -> dict[str, list[Row]]:
-    """{label: one row per subject} of {label: method}, the mean over the seeds that are there.
-
-    Where several α were tried of a method, it has the one that validation subjects chose."""
+    """{label: one row per subject} of {label: method}: the mean over seeds, with the α that validation chose."""
     alphas = best_alphas(study.results)
     entries = {
         label: study.results.seeds(name, alphas.get(str(study.results.entry(name).method)))

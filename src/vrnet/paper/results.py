@@ -162,9 +162,7 @@ class Results:
         return self.run(entry).config
 
     def rows(self, entry: Entry) -> list[Row]:
-        """What was measured, one row per subject; a subject may lack measures, but never that of the last column.
-
-        BadInput where a subject, or the end of a row, is missing."""
+        """What was measured, one row per subject; a subject may lack measures, but never that of the last column."""
         config, cells = self.run(entry)
         with self._reading(entry):
             rows = [

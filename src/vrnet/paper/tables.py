@@ -166,9 +166,8 @@ def measure_columns(rows: RowsByMethod, measures: Sequence[str]) -> list[Column]
 
 
 def significance_columns(rows: RowsByMethod, repeated: Sequence[str] = ()) -> list[Column]:
-    """p of Wilcoxon's two-sided signed-rank test, in Dice and HD, of each method against the one of highest Dice, over
-    the subjects whose values differ; corrected for how many methods are tested. Subjects whose images are those of
-    another one are left out."""
+    """p of Wilcoxon's two-sided signed-rank test, in Dice and HD, of each method against the one of highest Dice,
+    corrected for how many are tested. Subjects whose images are repeated are left out."""
     from scipy.stats import wilcoxon
 
     best = max(rows, key=lambda method: np.nanmean([row["dice_mean"] for row in rows[method]]))
@@ -185,8 +184,7 @@ def significance_columns(rows: RowsByMethod, repeated: Sequence[str] = ()) -> li
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """Holm's correction of several p: the k-th smallest of n is multiplied by n - k + 1, and none is below one before
-    it; in the order given."""
+    """Holm's correction of several p: the k-th smallest of n times n - k + 1, and none below one before it."""
     ranked = sorted(p, key=lambda name: p[name])
     scaled = np.array([p[name] * (len(ranked) - k) for k, name in enumerate(ranked)])
     corrected = dict(zip(ranked, np.maximum.accumulate(scaled).clip(max=1.0).tolist(), strict=True))
@@ -233,8 +231,7 @@ def build_table(
 
 
 def build_columns(name: str, results: Results, entries: Entries) -> list[Column]:
-    """Measures; their significance where all are shown; seconds per pair; what was published, by data set, which
-    titles name where there are several."""
+    """Measures; their significance where all are shown; seconds per pair; what was published, by data set."""
     spec, rows = specs.TABLES[name], {method: results.mean_rows(group) for method, group in entries.items()}
     measured = columns_of([subjects[0] for subjects in rows.values()])
     measures = spec.measures or [column for column in measured if column not in ("subject", "seconds")]
@@ -328,8 +325,7 @@ PHANTOM_SEED = 7
 
 
 def seconds_per_pair(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
-    """As measured before on a device of that name, or else now, to three digits; None where there is no such device
-    here, or the method has no use for it."""
+    """As measured before, or else now, to three digits; None where the method has no such device here."""
     images = timed_images(budget, d)
     name, size, kept = file_name(method), shape_text(images.shape), read_times(out, device)
     known = [row["seconds"] for row in kept if (row["method"], row["shape"]) == (name, size)]
@@ -360,15 +356,14 @@ def read_times(out: Path, device: str) -> list[Row]:
 
 
 def measure_seconds(method: Method, pair: Phantom, device: torch.device, timing_seconds: float) -> float:
-    """Seconds per pair, after one pair to warm up; the mean over what `timing_seconds` allow. A network on a GPU is
-    recorded as a graph first."""
+    """Mean seconds per pair over what `timing_seconds` allow, after one pair to warm up."""
     d, images = len(pair.spacing), (pair.fixed.to(device), pair.moving.to(device))
     find = method.build(d, device)
     register = partial(find, *images, pair.spacing)
     with torch.inference_mode(), threads_for(method.is_network, images[0].numel()):
         if method.is_network:
             model = cast(nn.Module, find).eval()
-            if device.type == "cuda":
+            if device.type == "cuda":  # recorded first
                 graph = capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, pair.spacing), *images)
                 register = partial(graph, *images)
         register()
