@@ -106,12 +106,10 @@ class Film:
 # The numbers of a tracked cine, as a page prints them, each with its definition.
 
 ABSENT = "–"
-SYMBOLS = {
+SYMBOLS = {  # what a page has in place of the plain letters of files
     "1/2 ": "½ ", "F'F - I": "FᵀF − I", "grad u": "∇u",
     "L - L0": "L − L₀", "/L0": "/L₀", "T - T0": "T − T₀", "/T0": "/T₀",
 }  # fmt: skip
-"""What a page has in place of the plain letters of files."""
-
 FOLDS = "voxels of all frames where any of the determinants between a voxel and its neighbours is 0 or less"
 
 
@@ -198,29 +196,23 @@ def look_at(film: Film) -> dict[str, Any] | None:
 
 def what_was_run(result: CineResult) -> dict[str, str]:
     """What was run and by which code: {heading: text}."""
-    cine, grid = result.cine, result.cine.grid
+    cine, grid, repaired = result.cine, result.cine.grid, [k + 1 for k in result.repaired_frames]
     size, spacing = " x ".join(map(str, grid.shape)), " x ".join(f"{h:.4g}" for h in grid.spacing)
+    slices = "each by itself" if result.slice_axis is not None else "together"
     about = {
         "cine": cine.name,
         "frames": f"{len(cine)} of {size} voxels of {spacing} mm",
         "reference": frame_text(result.frame, len(cine)),
         "in files": "frames are counted from 0, as in Python: frame 1 here is frame 0 there, or frame_00",
         "labels": None if result.reference_labels is None else result.reference_labels.name,
-        "method": result.method,
-        "configuration": kind_of(result.method),
-        "turns found by": result.turned_by,
-        "refined by": result.refined_by,
-    }
-    if len(grid.shape) == 3:
-        about["slices"] = "each by itself" if result.slice_axis is not None else "together"
-    if repaired := [k + 1 for k in result.repaired_frames]:
-        about["folds"] = f"repaired in {len(repaired)} of {len(cine)} frames: {in_runs(repaired)}"
-    about |= {
-        "device": result.device,
-        "seconds of tracking": f"{result.seconds:.1f}",
+        "method": result.method, "configuration": kind_of(result.method),
+        "turns found by": result.turned_by, "refined by": result.refined_by,
+        "slices": slices if len(grid.shape) == 3 else None,
+        "folds": f"repaired in {len(repaired)} of {len(cine)} frames: {in_runs(repaired)}" if repaired else None,
+        "device": result.device, "seconds of tracking": f"{result.seconds:.1f}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version),
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-    }
+    }  # fmt: skip
     return {heading: text for heading, text in about.items() if text is not None}
 
 

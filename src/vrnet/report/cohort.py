@@ -36,14 +36,11 @@ HEADINGS = {
     "frames": "Frames", "frames_repaired": "Frames with repaired folds", "method": "Method", "device": "Device",
     "seconds": "Time (s)", "machine": "Machine", "reason": "Reason", "notes": "Notes",
 }  # fmt: skip
-"""What the columns of a cohort's table are called on its page; of those that are there twice, as NAME_before and
-NAME_after, the common part."""
+"""What columns are called on the page; of those that are there twice, NAME_before and NAME_after, the common part."""
 
 
 def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
-    """A column in words, its unit in brackets: Surface distance after (mm).
-
-    A column of the user's list has a capital as ours have: group is Group, and weight_kg is Weight_kg."""
+    """A column in words, its unit in brackets: Surface distance after (mm). Columns of the user's list get a capital."""
     name, _, when = column.rpartition("_")
     if when in ("before", "after") and name in HEADINGS:
         words, bracket, unit = HEADINGS[name].partition(" (")
@@ -54,16 +51,14 @@ def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
 
 
 INDEX = "index.html"
-ALWAYS = ("subject", "status", "verdict", "suspicion")
-"""Columns that the script asks for."""
+ALWAYS = ("subject", "status", "verdict", "suspicion")  # columns that the script asks for
 MAIN_MEASURES = (
     "dice_before", "dice_after", "hausdorff_mm_after", "lv_ejection_fraction_percent",
     "peak_green_circumferential_percent", "peak_green_radial_percent", "ncc_before", "ncc_after", "closure_forward_mm",
     "closure_backward_mm", "folding_strict_percent", "seconds",
 )  # fmt: skip
 """Columns that tell most, the first of them first."""
-MAX_GROUPS = 12
-"""A further column of the list with so many values at most is taken for groups, which are compared."""
+MAX_GROUPS = 12  # values, at most, of a further column of the list that is taken for groups, which are compared
 
 
 class Links(NamedTuple):
@@ -85,18 +80,13 @@ def write_index(path: Path, data: Mapping[str, Any], summary: Mapping[str, Any],
 
 
 def index_data(
-    columns: Sequence[str],
-    rows: Sequence[Row],
-    carried: Sequence[str],
-    links: Links,
-    label_names: Mapping[str, str] = NO_NAMES,
-    results: Sequence[Result] = (),
-) -> dict[str, Any]:
+    columns: Sequence[str], rows: Sequence[Row], carried: Sequence[str], links: Links,
+    label_names: Mapping[str, str] = NO_NAMES, results: Sequence[Result] = (),
+) -> dict[str, Any]:  # fmt: skip
     """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column.
 
-    Columns and rows are those of cohort.csv, but numbers have few digits; `carried` are the columns of the list;
-    `label_names` are what structures are called; `results` are those of the rows, which all have pages if nothing is
-    said."""
+    Columns and rows are those of cohort.csv, but with few digits; `carried` are the columns of the list; `results` are
+    those of the rows, which all have pages if nothing is said."""
     values, decimals, told = {}, {}, set()
     for name in columns:
         column = [row.get(name) for row in rows]

@@ -57,10 +57,9 @@ def write_overview(path: Path, result: PairResult) -> None:
 
 
 def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_opposite: bool = False) -> Figure:
-    """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice.
-
-    Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
-    called. For opposite contrasts differences would mean nothing: checkerboards are shown instead."""
+    """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice, in
+    the greys and colours of the page; `names` are what labels are called. For opposite contrasts differences would mean
+    nothing: checkerboards are shown instead."""
     whole = orient_for_viewing(pair)
     look = PageSlices(whole)
     k, windows = look.numbers[look.start], look.windows
@@ -306,9 +305,8 @@ def panels(count: int, title: str) -> tuple[Figure, list[Axes]]:
 def middle_slice(
     array: Shaped[ndarray, "*s"], grid: Grid, across: int | None = None
 ) -> tuple[Float[ndarray, "w h"], tuple[float, ...]]:
-    """The picture; of a volume, its middle slice as radiologists view it; and the spacing.
-
-    Slices lie across the axis of widest spacing, or nearest to this axis of LPS."""
+    """The picture; of a volume, its middle slice as radiologists view it, across the axis of widest spacing, or nearest
+    to this axis of LPS; and the spacing."""
     if array.ndim == 2:
         return array.astype(np.float32), grid.spacing
     order, signs = viewing_order(grid, across)

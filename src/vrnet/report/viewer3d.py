@@ -25,8 +25,7 @@ MIN_SIDE_VOXELS, MAX_VOXELS = 16, 2**24
 MAX_MOTION_VOXELS, MAX_MOTION_BYTES = 2**20, 1_200_000
 """Motion and determinants together, compressed: of larger volumes or a rough field, every second voxel, or fewer."""
 GREY_STEPS, MAX_GREY_BYTES = (1, 2, 4, 8), 3_300_000
-"""How far apart greys are, of 255: as near as these bytes, of the three images compressed, let them be. So the page of
-a brain, also a ruined one, stays below 8 MB."""
+"""How far apart greys are, of 255: as near as these bytes of three images let them be. A page of a brain has 8 MB."""
 DETERMINANTS = (-1.0, -1 + 255 / 64)  # their range, in steps of 1/64
 FOREGROUND_PART = 0.1  # brighter than this part of the greys is no background
 

@@ -45,14 +45,9 @@ class Extreme(NamedTuple):
 
 NOTHING = Extreme()
 Extremes = Mapping[str, Extreme]
-"""The most that a heart, or one slice of it, does over a cycle, as parts of what it is in the reference: what is
-measured of `unevenness`; of wall_change, of the wall's volume, or of its area in a slice, either way; of
-muscle_in_cavity, see `vrnet.cardiac.volumes.CavityMuscle`; of shortening and thickening, how far the circumferential
-Green strain, the mean over the wall, falls, and the radial one rises.
-
-Of the whole alone, lengthening and area_change: how much longer the middle of any sixth of the wall at a level becomes,
-and how much its area changes, either way. Of a slice alone, `unmatched_by_slice` and `slice_stillness`: frames as pairs
-tell the first of the whole."""
+"""The most that a heart, or one slice of it, does over a cycle, by the names that rules have for it, as parts of what
+it is in the reference. Shortening and thickening are of the mean Green strain over the wall, lengthening and
+area_change of any sixth of the wall at a level, wall_change of its volume, or of its area in a slice."""
 
 
 @dataclass(frozen=True)
