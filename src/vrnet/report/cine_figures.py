@@ -251,7 +251,7 @@ def tracking_card(result: CineResult) -> str:
     """The frame beside the reference, and the numbers that the page has on top."""
     film, t, file, frames = Film.of(result), shown_frame(result), BytesIO(), len(result.cine)
     film_picture(film, material_points(film, film.main), t).save(file, "PNG")
-    facts = [(name, f"{value} ({detail})" if detail else value) for name, value, detail in page.headline(result)]
+    facts = {name: f"{value} ({detail})" if detail else value for name, value, detail in page.headline(result)}
     title = f"{frames} frames of {Path(result.cine.name).name}, tracked by {result.method}"
     caption = f"{frame_text(t, frames).capitalize()}, as it has moved from frame {result.frame + 1}."
     return card(title, facts, file.getvalue(), caption, result.verdict)

@@ -40,7 +40,7 @@ HEADINGS = {
 
 
 def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
-    """A column in words, its unit in brackets: Surface distance after (mm). Columns of the user's list get a capital."""
+    """A column in words, its unit in brackets: Surface distance after (mm). Those of the user's list get a capital."""
     name, _, when = column.rpartition("_")
     if when in ("before", "after") and name in HEADINGS:
         words, bracket, unit = HEADINGS[name].partition(" (")

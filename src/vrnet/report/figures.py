@@ -1,7 +1,7 @@
 """Pictures of a registration. Axis 0 of an array runs across the picture and axis 1 down it, as in ITK and NIfTI."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
@@ -195,13 +195,10 @@ def save(figure: Figure, path: Path) -> None:
 CARD_SIDE_PIXELS = 176  # of the longer side of each picture
 
 
-def card(
-    title: str, facts: Iterable[tuple[str, str]], picture: bytes, caption: str = "", verdict: Verdict | None = None
-) -> str:
+def card(title: str, facts: Mapping[str, str], png: bytes, caption: str = "", verdict: Verdict | None = None) -> str:
     """A title, a verdict, a PNG file with what it shows, and a table of names and values."""
-    encoded = b64encode(picture).decode()
-    parts = {"title": title, "facts": list(facts), "picture": encoded, "caption": caption, "verdict": verdict}
-    return drawing.render_template("card.html", **parts)
+    shown = {"picture": b64encode(png).decode(), "caption": caption}
+    return drawing.render_template("card.html", title=title, facts=facts, verdict=verdict, **shown)
 
 
 def pair_card(result: PairResult) -> str:
@@ -210,7 +207,7 @@ def pair_card(result: PairResult) -> str:
     rows = measures.headline(result.measures, result.unit)
     return card(
         f"Registration by {result.method}, {size} voxels",
-        [(row.name, row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}") for row in rows],
+        {row.name: row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}" for row in rows},
         join_tiles([*image_tiles(flat), motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
         "From left to right: fixed, moving, warped, motion (hue is direction).",
         result.judged,
@@ -222,7 +219,7 @@ def image_card(image: Image, title: str = "") -> str:
     flat, spacing = middle_slice(image.array, image.grid)
     return card(
         title or repr(image),
-        [("range", f"{image.array.min():.4g} to {image.array.max():.4g}")],
+        {"range": f"{image.array.min():.4g} to {image.array.max():.4g}"},
         join_tiles([quantise(flat, *window_of([flat], IMAGE_PERCENTILES))], spacing, CARD_SIDE_PIXELS),
         "" if image.array.ndim == 2 else "The middle slice.",
     )
@@ -232,10 +229,10 @@ def transform_card(transform: Transform) -> str:
     """The motion in the slice that moves most, and how far and how much it deforms."""
     whole, k = busiest_slice(transform)
     flat, length, det = whole.cut(k), np.linalg.norm(transform.displacement, axis=0), transform.jacobian()
-    facts = [
-        ("displacement", f"{length.mean():.3g} mm in the mean, {length.max():.3g} mm at most"),
-        ("Jacobian determinant", f"{det.min():.3g} to {det.max():.3g}"),
-    ]
+    facts = {
+        "displacement": f"{length.mean():.3g} mm in the mean, {length.max():.3g} mm at most",
+        "Jacobian determinant": f"{det.min():.3g} to {det.max():.3g}",
+    }
     picture = join_tiles([motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS)
     where = "." if whole.fixed.ndim == 2 else f", slice {k + 1}."
     return card(repr(transform), facts, picture, f"Motion (hue is direction){where}")

@@ -95,17 +95,15 @@ def compress_motion(
 
 
 def compress_greys(pair: View, windows: Mapping[str, Window]) -> dict[str, bytes]:
-    """The three images in as many greys as MAX_GREY_BYTES allows, by what every eighth slice takes."""
+    """The three images in as many greys as MAX_GREY_BYTES allows, by what every eighth slice takes; black and white
+    stay as they are."""
     images = {name: quantise(image, *windows[name]) for name, image in pair.images.items()}
-
-    def compress(image: UInt8[ndarray, "x y z"], step: int) -> bytes:
-        """In the nearest multiples of a step; black and white stay as they are."""
-        return compress_smooth(np.minimum(np.rint(image / np.float32(step)) * step, 255).astype(np.uint8))
-
     for step in GREY_STEPS:
-        if 8 * sum(len(compress(image[..., ::8], step)) for image in images.values()) <= MAX_GREY_BYTES:
+        rounded = {name: (np.rint(image / np.float32(step)) * step).clip(0, 255) for name, image in images.items()}
+        greys = {name: image.astype(np.uint8) for name, image in rounded.items()}
+        if 8 * sum(len(compress_smooth(image[..., ::8])) for image in greys.values()) <= MAX_GREY_BYTES:
             break
-    return {name: compress(image, step) for name, image in images.items()}
+    return {name: compress_smooth(image) for name, image in greys.items()}
 
 
 def compress_smooth(array: UInt8[ndarray, "x y z"]) -> bytes:

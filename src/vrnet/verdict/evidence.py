@@ -25,7 +25,6 @@ from vrnet.verdict import placement
 from vrnet.verdict.placement import MATCHED, NOISE, CoarseImage, Range, Windows, intensity_range, squared_correlation
 
 MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5  # ranges of intensities beyond these limits are far apart
-LEAST_BEND = 1e-3  # the stretch, and the motion beyond the nearest affine map, below which a field counts as affine
 
 
 @dataclass(frozen=True)
@@ -68,16 +67,6 @@ class Evidence:
     def typical_stretch(self) -> float:
         """The factor by which a typical place grows or shrinks."""
         return exp(self.stretch)
-
-    @property
-    def gain(self) -> float:
-        """The part of the missing local correlation that the registration found."""
-        return (self.local_after - self.local_before) / max(1 - self.local_before, 1e-6)
-
-    @property
-    def is_affine(self) -> bool:
-        """Whether the field is that of an affine map, but for what rounding adds."""
-        return max(self.stretch, self.motion) < LEAST_BEND
 
     @property
     def placement_gain(self) -> float:

@@ -57,14 +57,8 @@ class Rule:
 
 # What decides the level: structures, where the labels of both images are given; the images; the field.
 
-LEAST_PART, HIGH_DICE = 0.1, 0.9
-"""The part of the missing Dice that a registration should find, unless the mean Dice was as high before."""
 MAX_WORSE = 0.01  # by how much the mean Dice may fall
 MAX_APART = 0.7  # 1 − Dice beyond which structures hardly overlap
-LEAST_GAIN = 0.2  # the part of the missing local correlation to find, where small shifts would find some
-MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
-"""The local correlation and the information that count as before: those of an image with itself moved by a third of a
-voxel. One scan given twice has more, which any interpolation loses."""
 MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.15, 0.5
 """How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
 have to be then, so that it counts."""
@@ -79,9 +73,9 @@ OF_STRUCTURES = (
          (advice.smoother, advice.LABELS)),
     Rule("structures as before",
          # the part of the missing Dice that was not found; none where there was little to find, or where it fell
-         lambda e: -inf if e.dice_before >= HIGH_DICE or e.dice_before - e.dice_after > MAX_WORSE
+         lambda e: -inf if e.dice_before >= 0.9 or e.dice_before - e.dice_after > MAX_WORSE
          else 1 - (e.dice_after - e.dice_before) / (1 - e.dice_before),
-         1 - LEAST_PART, inf,
+         0.9, inf,
          "The structures overlap hardly more than before: mean Dice {e.dice_before:.3f}, then {e.dice_after:.3f}.",
          (advice.freer, advice.LABELS)),
     Rule("structures, one worse", lambda e: e.fall.before - e.fall.after if e.fall else -inf, 0.05, inf,
@@ -112,12 +106,13 @@ OF_IMAGES = (
          "The images would be more alike if the whole of one of them were turned or moved: correlation of the coarse "
          "images {e.coarse_found:.2f} as they were registered, {e.coarse_turned:.2f} so.",
          (advice.affine, advice.WAY_ROUND, advice.SAME_PATIENT), is_cause=True),
-    Rule("less alike, locally", lambda e: min(e.local_before, MOST_ALIKE) - e.local_after, 0.01, 0.05,
+    # before, at most that of an image with itself moved by a third of a voxel: any interpolation loses what is more
+    Rule("less alike, locally", lambda e: min(e.local_before, 0.87) - e.local_after, 0.01, 0.05,
          "The images are less alike after than before: local correlation (squared) {e.local_before:.2f}, "
          "then {e.local_after:.2f}.",
          (advice.smoother,)),
     Rule("less alike, by mutual information",
-         lambda e: min(e.information_before, MOST_INFORMATION) - e.information_after, 0.01, 0.05,
+         lambda e: min(e.information_before, 0.65) - e.information_after, 0.01, 0.05,
          "The images tell less of each other after than before: mutual information {e.information_before:.2f}, "
          "then {e.information_after:.2f}.",
          (advice.smoother,)),
@@ -130,7 +125,9 @@ OF_IMAGES = (
     Rule("little information", lambda e: -e.information_after, -0.20, -0.05,
          "The result tells little of fixed: mutual information {e.information_after:.2f}.",
          (advice.SAME_PATIENT, advice.other_contrast)),
-    Rule("hardly changed", lambda e: e.shift_gain if e.gain < LEAST_GAIN else 0.0, 0.01, inf,
+    Rule("hardly changed",  # less than a fifth of the missing local correlation was found
+         lambda e: e.shift_gain if e.local_after - e.local_before < 0.2 * max(1 - e.local_before, 1e-6) else 0.0,
+         0.01, inf,
          "The result is hardly more alike than the images were, though moving its parts by a few voxels would help: "
          "local correlation (squared) is {e.local_after:.2f}, and would be {e.local_after_shifts:.2f}.",
          (advice.freer,)),
@@ -224,11 +221,9 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
         reasons.insert(0, f"{said} like labels{unlike}: labels do not show how tissue moves between outlines.")
     blamed = [*explaining[:1], *causes[:1]] or named
     to_try = [advice.drawn_on, *(each for rule in blamed for each in rule.to_try)]
-    return Verdict(
-        found[0].level(evidence) if found else "look",
-        tuple(reasons[:MAX_REASONS]),
-        advice_after(replace(run, is_affine=evidence.is_affine), to_try)[:MAX_ADVICE],
-    )
+    level = found[0].level(evidence) if found else "look"
+    run = replace(run, is_affine=max(evidence.stretch, evidence.motion) < 1e-3)  # but for what rounding adds
+    return Verdict(level, tuple(reasons[:MAX_REASONS]), advice_after(run, to_try)[:MAX_ADVICE])
 
 
 def judge(
