@@ -321,13 +321,6 @@ def repair_folds(
     mm = voxels * voxels.new_tensor(spacing or (1.0,) * len(field))[:, None]
     lengths, lengths_mm = (torch.linalg.vector_norm(moves, dim=0) for moves in (voxels, mm))
     folded, changed, drawn = (100 * mask.double().mean().item() for mask in (found.folded, moved, found.drawn))
-    return repaired, Repair(
-        folded_percent=folded,
-        changed_percent=changed,
-        mean_move_voxels=lengths.mean().item(),
-        max_move_voxels=lengths.max().item(),
-        mean_move_mm=None if spacing is None else lengths_mm.mean().item(),
-        max_move_mm=None if spacing is None else lengths_mm.max().item(),
-        farthest_voxel=tuple(moved.nonzero()[lengths_mm.argmax()].tolist()),
-        drawn_percent=drawn,
-    )
+    mean_mm, max_mm = (lengths_mm.mean().item(), lengths_mm.max().item()) if spacing else (None, None)
+    farthest, mean, most = tuple(moved.nonzero()[lengths_mm.argmax()].tolist()), lengths.mean(), lengths.max()
+    return repaired, Repair(folded, changed, mean.item(), most.item(), mean_mm, max_mm, farthest, drawn)

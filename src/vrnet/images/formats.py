@@ -116,10 +116,8 @@ def beside(header: Path, name: str) -> Path:
     """The file of voxels that a header names: in its own folder or below, where links lead, and nowhere else."""
     folder = header.parent.resolve()
     found = (folder / name).resolve()
-    if not found.is_relative_to(folder):
-        raise unreadable(header, "its header names a file of voxels outside its own folder; put that file beside it")
-    if not found.is_file():
-        raise unreadable(header, "the file of voxels that its header names is not beside it; copy both")
+    if not found.is_relative_to(folder) or not found.is_file():
+        raise unreadable(header, "the file of voxels that its header names is not in its folder; put it there")
     return found
 
 
@@ -139,8 +137,7 @@ NIFTI_HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
 DISPLACEMENT, VECTOR = 1006, 1007
 """The intents of vectors: the first are in RAS, as the world of NIfTI is, the others in LPS."""
 NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0
-"""In edges of a voxel, the shortest. Beyond the latter, a transform found here would move other tissue in a tool that
-takes the other form; below the former, it is off by less than an image can show."""
+"""In shortest edges of a voxel: what an image can show, and what would move other tissue by the other form."""
 SAME_SIZE = 1e-5  # relative: voxel sizes by a form and by pixdim that differ by less are the same, rounded
 
 

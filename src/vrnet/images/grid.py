@@ -57,9 +57,8 @@ class Grid:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the header says how the image lies. One that does not has no turn, its axes being those of the world,
-        of LPS or, in a NIfTI file, of RAS; and its first voxel is at the origin, or, as where voxels are counted from
-        1, a voxel from it along every axis."""
+        """Whether the header says how the image lies. One that does not has the axes of the world, of LPS or RAS, and
+        its first voxel at the origin or, as where voxels are counted from 1, a voxel from it along every axis."""
         to_ras = np.array([-1.0, -1.0, 1.0])[: len(self.shape)]
         is_turned = not any(np.allclose(self.axes, np.diag(signs)) for signs in (abs(to_ras), to_ras))
         steps = np.abs(np.divide(self.origin, self.spacing))
@@ -92,10 +91,8 @@ class Grid:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The axes in the order of the world's: axis order[i] runs along the world's axis i, as nearly as all can.
-
-        Each goes with another axis of the world, so that the sum of |cosines| between them is greatest. Neither the
-        order in which the axes are stored nor the way they run has a part in it."""
+        """The axes in the order of the world's: axis order[i] runs along the world's axis i, so that the sum of
+        |cosines| between them is greatest, whatever the order in which they are stored and the way they run."""
         d, axes = len(self.shape), self.forward_axes
 
         def agreement(order: Sequence[int]) -> float:
@@ -171,8 +168,7 @@ class Grid:
 
     @property
     def stacked_across(self) -> int | None:
-        """The axis across which slices lie that make no volume: a single slice, or slices at least two and a half times
-        as far apart as the voxels within them; None for a volume and for a 2D image."""
+        """The axis across which slices lie that make no volume, one or far apart; None for a volume or a 2D image."""
         if len(self.shape) == 2:
             return None
         across = self.across

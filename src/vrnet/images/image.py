@@ -82,8 +82,7 @@ def frame_step(header: Any) -> float | None:
 MAX_SEGMENTS, MAX_SCATTER = 256, 0.5  # of a segmentation: values, and the part of neighbours that differ
 NOT_LABELS = 64, "not a label map; give the labels that were drawn on it"
 NOT_A_MASK = 20, "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
-"""More different numbers that change from voxel to voxel are intensities. Those of FreeSurfer are more, but come in
-patches; images have about a hundred or more. A mask has two values, or those of a label map."""
+"""More different numbers are intensities, unless they come in patches, as those of FreeSurfer do."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -193,8 +192,8 @@ def segment_count(image: Image) -> int | None:
 
 
 def scatter(array: Shaped[ndarray, "*s"]) -> float:
-    """The part of all pairs of neighbours, both above the background of least value, whose values differ: of images
-    more than three quarters, of label maps a tenth or less. Single voxels in the background have none."""
+    """The part of all pairs of neighbours above the background whose values differ: of images more than three quarters,
+    of label maps a tenth or less."""
     lines, least = [np.moveaxis(array, axis, 0) for axis in range(array.ndim)], array.min()
     both = [np.minimum(line[1:], line[:-1]) > least for line in lines]
     differ = sum(int(((line[1:] != line[:-1]) & shown).sum()) for line, shown in zip(lines, both, strict=True))
@@ -215,8 +214,7 @@ def as_labels(image: Image) -> Image:
 
 
 def refuse_intensities(name: str, array: Shaped[ndarray, "*s"], most: int, advice: str) -> None:
-    """BadInput where more than `most` different numbers change from voxel to voxel: it is an image, not what it was
-    given for. All voxels of a large map are sorted only where it must be."""
+    """BadInput where more than `most` different numbers change from voxel to voxel: it is an image."""
     is_whole = array.dtype.kind in "iub"
     if array.size == 0 or (is_whole and int(array.max()) - int(array.min()) < most) or scatter(array) < MAX_SCATTER:
         return
@@ -393,9 +391,7 @@ Inside = Sequence[Bool[Tensor, "..."] | None]  # which voxels of each image coun
 
 
 def rescale_jointly(*images: Float[Tensor, "..."], inside: Inside = ()) -> tuple[Float[Tensor, "..."], ...]:
-    """Map the 1st to 99th percentile of all images together to [0, 1] and clip, so that no outlier drags the field.
-
-    The scaling is done in the precision of the images, the result is float32."""
+    """Map the 1st to 99th percentile of all images together to [0, 1] and clip; in their precision, then float32."""
     seen = [image if mask is None else image[mask] for image, mask in zip_longest(images, inside)]
     values = torch.cat([part.flatten() for part in seen]).cpu().numpy()
     low, high = (float(p) for p in np.percentile(values, PERCENTILES))

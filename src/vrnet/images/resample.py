@@ -28,8 +28,7 @@ def resample(source: sitk.Image, grid: Grid, transform: sitk.Transform, method: 
 def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image:
     """The image on another grid, by its header, or through an affine map, as float32: image(affine(x)).
 
-    It is smoothed first along each axis that the other grid, along the axis closest to it, samples less finely. Outside
-    the image its border is repeated."""
+    It is smoothed first along axes that are coarser there. Outside the image its border is repeated."""
     if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
     own, there = image.grid, affine.image_of(grid) if affine else grid

@@ -180,8 +180,8 @@ def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Trans
 
 
 def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", reference: Grid) -> None:
-    """An InputWarning where points that go through transforms, one after another, miss the grid of one of them, or
-    where a later one, and not the first, is on the grid that they come from."""
+    """An InputWarning where points that go through transforms miss the grid of one, or where a later one, and not the
+    first, is on the grid that they come from."""
     grids = [field_grid(transform) for transform in maps]
     is_own = [grid is not None and grid.matches(reference) for grid in grids]
     if any(is_own) and grids[0] is not None and not is_own[0]:

@@ -41,15 +41,13 @@ class Level(NamedTuple):
 
 
 def coordinates(grid: Grid) -> tuple[float, Float[ndarray, " d"]]:
-    """(unit, centre) of the optimiser's coordinates: in this unit of millimetres, the root mean square of the distance
-    from the centre along an axis is 1."""
+    """(unit in mm, centre) of the optimiser's coordinates, in which fixed has a root mean square of 1 along an axis."""
     extent = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
     return float(extent) / (12 * len(grid.shape)) ** 0.5, grid.centre
 
 
 def make_levels(fixed: Image, moving: Image, masks: PairMasks[Image] = NO_MASKS) -> list[Level]:
-    """Both images, without what lies outside their masks, from coarse to fine, in the coordinates of fixed. A coarse
-    voxel is inside if any part of it is."""
+    """Both images, without what lies outside their masks, from coarse to fine; a voxel is inside if any part is."""
     unit, centre = coordinates(fixed.grid)
 
     def to_optimiser(image: Image) -> sitk.Image:
@@ -100,17 +98,14 @@ PLAINLY_BETTER = 1.1
 """By what factor a map must have a greater score inside the masks than that of the whole images has there."""
 
 
-Found = tuple[float, Affine]
-"""A map, after its score: its mutual information times the share of fixed that it takes into moving, both inside their
-masks."""
+Found = tuple[float, Affine]  # a map, after its score: mutual information times the share of fixed that it takes inside
 SCORE = itemgetter(0)
 
 
 def find_affine(
     fixed: Image, moving: Image, kind: AffineKind, masks: PairMasks[Image] = NO_MASKS, progress: Progress | None = None
 ) -> Affine:
-    """The map from fixed to moving, wherever their headers put them: of the whole images, unless inside their masks
-    another is plainly better."""
+    """The map from fixed to moving, of the whole images, unless inside their masks another is plainly better."""
     given = [None if mask is None or mask.array.all() else mask for mask in (masks.fixed, masks.moving)]
     for image, mask in zip((fixed, moving), given, strict=True):
         if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
@@ -133,8 +128,7 @@ def find_affine(
 def find_better_inside(
     fixed: Image, moving: Image, masks: PairMasks[Image], whole: Affine, progress: Progress
 ) -> Affine | None:
-    """A map by which images are plainly more alike inside their masks than by that of the whole images, if there is
-    one."""
+    """A map by which images are plainly more alike inside their masks than by that of the whole, if there is one."""
     if masks.fixed is None:  # samples are taken where the mask is
         swapped = PairMasks(fixed=masks.moving)
         found = find_better_inside(moving, fixed, swapped, whole.inverse(), progress)

@@ -96,15 +96,12 @@ class Registration(Reportable[Array], Generic[Array]):
         images: dict[str, Any] = {name: Image(as_array(getattr(self, name)), grid, name) for name in names}
         given = vars(self.inside).items()
         masks = (m if m is None else Image(as_array(m), grid, f"the mask of {role}") for role, m in given)
+        how = {field.name: getattr(self, field.name) for field in fields(Reportable)}
         return PairResult(
-            **images,
-            **{field.name: getattr(self, field.name) for field in fields(Reportable)},
-            masks=PairMasks(*masks),
-            transform=Transform.from_voxels(as_array(self.field), grid),
-            energies=as_array(self.energies),
-            device=as_tensor(self.field).device.type,
+            **images, **how, masks=PairMasks(*masks), transform=Transform.from_voxels(as_array(self.field), grid),
+            energies=as_array(self.energies), device=as_tensor(self.field).device.type,
             unit="voxels" if self.spacing is None else "mm",
-        )
+        )  # fmt: skip
 
     def with_labels(self, fixed_labels: Array | None, moving_labels: Array | None, label_names: Names) -> PairResult:
         grid, maps = self.in_space.grid, {"fixed_labels": fixed_labels, "moving_labels": moving_labels}
@@ -125,20 +122,11 @@ def as_array(given: Any) -> NDArray[Any]:
 
 
 def register(
-    fixed: Array,
-    moving: Array,
-    method: str | Method = "default",
-    *,
-    spacing: tuple[float, ...] | None = None,
-    slice_axis: int | None = None,
-    fixed_mask: Array | None = None,
-    moving_mask: Array | None = None,
-    folds: Folds = "repair",
-    brightness: Brightness = "match",
-    average: bool = False,
-    device: str | None = None,
+    fixed: Array, moving: Array, method: str | Method = "default", *, spacing: tuple[float, ...] | None = None,
+    slice_axis: int | None = None, fixed_mask: Array | None = None, moving_mask: Array | None = None,
+    folds: Folds = "repair", brightness: Brightness = "match", average: bool = False, device: str | None = None,
     progress: Progress | None = None,
-) -> Registration[Array]:
+) -> Registration[Array]:  # fmt: skip
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
     Both are arrays or tensors of one shape, 2D or 3D; integers become floats. Where no method is named, a model that
@@ -163,22 +151,10 @@ def register(
     parts: list[Any] = [part.to(I1.device).clone() for part in (found.field, warped, found.energies)]
     u, I1w, E = parts if isinstance(fixed, Tensor) else [part.numpy() for part in parts]
     return Registration(
-        field=u,
-        warped=I1w,
-        energies=E,
-        method=str(plan.method),
-        seconds=perf_counter() - start,
-        repair=found.repair,
-        remap=found.remap,
-        fixed=fixed,
-        moving=moving,
-        inside=inside,
-        spacing=spacing,
-        slice_axis=slice_axis,
-        weights=plan.method.weights,
-        details=plan.method.details,
-        options=options,
-    )
+        field=u, warped=I1w, energies=E, fixed=fixed, moving=moving, inside=inside, spacing=spacing,
+        slice_axis=slice_axis, method=str(plan.method), weights=plan.method.weights, details=plan.method.details,
+        repair=found.repair, remap=found.remap, options=options, seconds=perf_counter() - start,
+    )  # fmt: skip
 
 
 # What arrays and images are registered by: a plan, in which everything is resolved once, and the motion that it finds.

@@ -44,8 +44,7 @@ from vrnet.vocabulary import Slices
 # forward fields f and backward fields b, the blend is u_k = (1 − k/n) f_k + (k/n) b_k, so that the cycle closes.
 
 SMOOTHING_MM = (6.0, 1.5)
-"""Standard deviations of the Gaussians by which a start and what is found from it are smoothed: about the thickness of
-the wall of a ventricle, and a voxel, since two motions that are composed are rougher than either."""
+"""σ of the Gaussians that smooth a start and what is found from it: about the wall of a ventricle, and a voxel."""
 SOLVER_SMOOTHING_MM = (2.0, 1.0)  # likewise for a solver, whose result hardly depends on its start
 KEPT_OF_START = 0.8
 """The part of a start that is kept, by methods other than solvers. On phantoms whose every frame was seen, chains close
@@ -138,8 +137,7 @@ motion; with a smaller λ, noise."""
 TURNING = preset("TV", "L1")  # what finds how slices turn; of a contraction it finds too little on real cines
 FRAMES_OF_NETWORK = 20  # how many frames of a cine a network sees at most: between them motion is little
 PART_OF_NETWORK, PART_OF_TURNING = 0.7, 0.2
-"""Of the time that it takes to track a cine; the rest is that of the refinement. Volumes, which no solver turns, leave
-their part to the network."""
+"""Of the time that it takes to track a cine; the rest is the refinement. In volumes no solver finds turns."""
 
 
 class Motion(NamedTuple):
@@ -187,10 +185,9 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
 
 
 def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> Motion:
-    """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`.
+    """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`; no field folds.
 
-    All frames have one scaling of intensities. Slices of a stack move each within itself. No field folds by the strict
-    count."""
+    All frames have one scaling of intensities. Slices of a stack move each within itself."""
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
         cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
         blend, closing = ([unbatch(u, plan.slice_axis) for u in part] for part in cycle)
@@ -286,10 +283,9 @@ def follow(plan: TrackingPlan, find: Initializer, frames: Float[Tensor, "t b 1 *
 
 
 def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
-    """A solver that iterates from a start, so that the whole motion is regular, and not only what is added to it.
+    """A solver that iterates from a start, so that the whole motion is regular; without a start, from coarse to fine.
 
-    The first frame of a chain has no neighbour, and may be far from the reference: it is found coarse to fine. Slices
-    are quicker all at once; of volumes, one at a time is held in memory."""
+    Slices are quicker all at once; of volumes, one at a time is held in memory."""
     size = len if plan.slice_axis is not None else lambda batch: 1
 
     def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
@@ -310,8 +306,7 @@ def propagate_labels(
 ) -> Integer[ndarray, "t *s"]:
     """The label map of every frame, given that of the reference; the fields are in voxels.
 
-    A voxel gets the label of greatest weight by linear interpolation. Where the reference has no labels in a slice, no
-    frame has; where nothing moves, labels are the same."""
+    A voxel gets the label of greatest weight by linear interpolation; a slice without labels has none in any frame."""
     values, number = np.unique(np.append(labels, labels.dtype.type(0)), return_inverse=True)
     found = np.zeros((len(fields), *labels.shape), labels.dtype)
     whole = batch(torch.from_numpy(number[:-1].reshape(labels.shape)), slice_axis)

@@ -24,21 +24,12 @@ DEFAULTS = RegistrationOptions()
 
 
 def register_images(
-    fixed: ImageLike,
-    moving: ImageLike,
-    method: str | Method = "default",
-    *,
-    affine: AffineStart | Affine = DEFAULTS.affine,
-    slices: Slices = DEFAULTS.slices,
-    brightness: Brightness = DEFAULTS.brightness,
-    match_intensities: bool = DEFAULTS.match_intensities,
-    fixed_mask: ImageLike | None = None,
-    moving_mask: ImageLike | None = None,
-    folds: Folds = DEFAULTS.folds,
-    average: bool = False,
-    device: DeviceChoice = DEFAULTS.device,
-    progress: Progress | None = None,
-) -> PairResult:
+    fixed: ImageLike, moving: ImageLike, method: str | Method = "default", *,
+    affine: AffineStart | Affine = DEFAULTS.affine, slices: Slices = DEFAULTS.slices,
+    brightness: Brightness = DEFAULTS.brightness, match_intensities: bool = DEFAULTS.match_intensities,
+    fixed_mask: ImageLike | None = None, moving_mask: ImageLike | None = None, folds: Folds = DEFAULTS.folds,
+    average: bool = False, device: DeviceChoice = DEFAULTS.device, progress: Progress | None = None,
+) -> PairResult:  # fmt: skip
     """Find the transform from fixed to moving, each on its own grid in the world: our images, files, or those of
     SimpleITK or nibabel.
 
@@ -56,13 +47,9 @@ def register_images(
     if isinstance(affine, Affine):
         known, affine = affine.checked(len(pair.fixed.grid.shape)).about(pair.fixed.grid.centre), "none"
     options = RegistrationOptions(
-        affine=affine,
-        slices=slices,
-        brightness=brightness,
-        match_intensities=match_intensities,
-        folds=folds,
+        affine=affine, slices=slices, brightness=brightness, match_intensities=match_intensities, folds=folds,
         device=device,
-    )
+    )  # fmt: skip
 
     def stage(name: str) -> Progress:  # `progress` is told only how far the deformation is
         return progress if progress and name.startswith("registering") else lambda done: None
@@ -74,9 +61,7 @@ def register_pair(
     pair: ImagePair, method: Method, options: RegistrationOptions, stage: Stage, affine: Affine | None = None
 ) -> PairResult:
     """Find the transform of a pair; `stage` is told what is done. A start that is known is given as `affine`; otherwise
-    the options say whether one is sought.
-
-    Methods see images whose axes are in the order of the world's, and run as these do."""
+    the options say whether one is sought."""
     start, order = perf_counter(), pair.fixed.grid.order
     fixed, moving = pair.fixed.reordered(order), pair.moving.reordered(pair.moving.grid.order)
     check_pair(fixed, moving, must_overlap=options.affine == "none" and affine is None)
@@ -107,21 +92,13 @@ def register_pair(
     transform = Transform.from_voxels(field, grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
     return PairResult(
-        **vars(pair),
-        transform=transform,
-        warped=transform.apply(pair.moving),
-        energies=found.energies.cpu().numpy(),
-        method=str(plan.method),
-        weights=plan.method.weights,
-        details=plan.method.details,
-        device=plan.device.type,
-        slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
-        affine=affine,
+        **vars(pair), transform=transform, warped=transform.apply(pair.moving),
+        energies=found.energies.cpu().numpy(), affine=affine, remap=found.remap,
         repair=found.repair and found.repair.as_stored(grid.shape, backward, stored),
-        remap=found.remap,
-        options=options,
+        method=str(plan.method), weights=plan.method.weights, details=plan.method.details, options=options,
+        device=plan.device.type, slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
         seconds=perf_counter() - start,
-    )
+    )  # fmt: skip
 
 
 def choose_slice_axis(grid: Grid, slices: Slices, dimensions: tuple[int, ...] = (2, 3)) -> int | None:

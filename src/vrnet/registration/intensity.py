@@ -76,8 +76,7 @@ def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: PairMas
 
 
 def values_inside(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask) -> list[Float[ndarray, " n"]]:
-    """The intensities of both images at the voxels inside all of these masks, without the ground on which both show
-    their least value there; of many voxels, every n-th."""
+    """The intensities of both images inside all of these masks, but where both have their least; of many, some."""
     everywhere = torch.ones_like(I0, dtype=torch.bool)
     inside = reduce(torch.logical_and, (mask.to(I0.device) for mask in masks if mask is not None), everywhere)
     if inside.any():
@@ -88,8 +87,7 @@ def values_inside(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask
 
 
 def fit_line(x: Float[ndarray, " n"], y: Float[ndarray, " n"]) -> tuple[float, float, float]:
-    """(gain, offset, weighted correlation) of y ≈ gain · x + offset: the reduced major axis, gain = sd(y) / sd(x),
-    under weights; it starts from the middle four fifths of each."""
+    """(gain, offset, weighted correlation) of y ≈ gain · x + offset, by the reduced major axis, sd(y) / sd(x)."""
     (low, middle, high), (bottom, centre, top) = (np.percentile(values, (10, 50, 90)) for values in (x, y))
     gain = (top - bottom) / (high - low) if high > low and top > bottom else y.std() / x.std()
     offset, correlation, least = centre - gain * middle, 0.0, LEAST_SCALE * width(y)

@@ -47,8 +47,7 @@ M = TypeVar("M", Image, Tensor)
 
 @dataclass(frozen=True)
 class PairMasks(Generic[M]):
-    """The masks of two images: images in the world, each on the grid of its own, or tensors on one grid. None stands
-    for all of the image."""
+    """The masks of two images: images, each on the grid of its own, or tensors on one grid. None is everywhere."""
 
     fixed: M | None = None
     moving: M | None = None
@@ -102,8 +101,7 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
 
 
 def inpaint_image(image: Image, mask: Image) -> Image:
-    """The image without what lies outside its mask, before it is smoothed, matched or resampled; BadInput if it is
-    constant inside."""
+    """The image without what lies outside its mask; BadInput if it is constant inside."""
     if mask.array.all():
         return image
     if (values := image.array[mask.array]).min() == values.max():
@@ -113,11 +111,10 @@ def inpaint_image(image: Image, mask: Image) -> Image:
     return image.with_array(filled.numpy())
 
 
-# Where two volumes show anything that is compared: what a solver is given of them. Where a volume has one value nothing
-# is to be found, and the motion is carried on; far from small masks nothing is compared, and the motion ends.
+# What a solver is given of two volumes. Where a volume has one value nothing is to be found, and the motion is carried
+# on; far from small masks nothing is compared, and the motion ends.
 
-MARGIN = 2
-"""Voxels of background that are kept about the content, so that its outline is seen."""
+MARGIN = 2  # voxels of background that are kept about the content, so that its outline is seen
 MASK_MARGIN, MASK_MARGIN_PART = 16.0, 0.25
 """What is kept about a mask, for the motion: so many shortest edges, or this part of its longest side, if more."""
 FADE_PER_MOTION, SHORTEST_FADE = 4.0, 16.0

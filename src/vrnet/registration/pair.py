@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as member
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,7 +20,7 @@ from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.folds import Repair
 from vrnet.images.grid import Affine, Grid, check_same_grid
 from vrnet.images.image import Image, as_labels, as_tensor, is_lost_in_single
-from vrnet.images.io import ImageLike, given_image
+from vrnet.images.io import File, ImageLike, given_image
 from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transforms import Inverse, Transform
 from vrnet.registration.intensity import Remap
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 Names = str | Mapping[int, str] | None
 """What labels are called: a text such as 1=RV,2=Myo,3=LV, a mapping, or the name of a data set or atlas."""
-Labels = TypeVar("Labels")
+L = TypeVar("L")  # a label map: an image or a file, or an array
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -61,14 +60,10 @@ class ImagePair:
 
     @classmethod
     def read(
-        cls,
-        fixed: ImageLike,
-        moving: ImageLike,
-        fixed_labels: ImageLike | None = None,
-        moving_labels: ImageLike | None = None,
-        fixed_mask: ImageLike | None = None,
+        cls, fixed: ImageLike, moving: ImageLike, fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None, fixed_mask: ImageLike | None = None,
         moving_mask: ImageLike | None = None,
-    ) -> "ImagePair":
+    ) -> "ImagePair":  # fmt: skip
         """The pair of what is given, as files or as images; BadInput where a map or a mask is not for its image."""
         I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
         maps = (given_labels("fixed_labels", fixed_labels), given_labels("moving_labels", moving_labels))
@@ -125,7 +120,7 @@ def given_labels(name: str, given: ImageLike | None) -> Image | None:
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
-class Reportable(Generic[Labels]):
+class Reportable(Generic[L]):
     """How a registration was found, and what anyone who holds it may ask of it, be it of images, whose labels are
     images or files, or of arrays, whose labels are arrays. Rooms above answer, and are imported when they are asked."""
 
@@ -140,9 +135,7 @@ class Reportable(Generic[Labels]):
     options: RegistrationOptions = member(default_factory=RegistrationOptions)  # what was asked for beside the method
     details: dict[str, str] = member(default_factory=dict)  # what a page says of the method beside its name
 
-    def with_labels(
-        self, fixed_labels: Labels | None, moving_labels: Labels | None, label_names: Names
-    ) -> "PairResult":
+    def with_labels(self, fixed_labels: L | None, moving_labels: L | None, label_names: Names) -> "PairResult":
         """The result of images with these labels, and what they are called; the same object where none is given."""
         raise NotImplementedError
 
@@ -152,17 +145,16 @@ class Reportable(Generic[Labels]):
         return self.with_labels(None, None, None).judged
 
     def metrics(
-        self, fixed_labels: Labels | None = None, moving_labels: Labels | None = None, label_names: Names = None
+        self, fixed_labels: L | None = None, moving_labels: L | None = None, label_names: Names = None
     ) -> dict[str, Any]:
         """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both images,
         each on the grid of its image, Dice and distances too. Lengths are in mm; of arrays without a spacing, in
-        voxels. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}. What to try is said in arguments, not in
-        options."""
+        voxels. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}."""
         result = self.with_labels(fixed_labels, moving_labels, label_names)
         return result.measures | {"verdict": result.judged.as_json()}
 
     def show(
-        self, fixed_labels: Labels | None = None, moving_labels: Labels | None = None, label_names: Names = None
+        self, fixed_labels: L | None = None, moving_labels: L | None = None, label_names: Names = None
     ) -> "Figure":
         """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
         from vrnet.report.figures import pair_figure
@@ -170,11 +162,7 @@ class Reportable(Generic[Labels]):
         return pair_figure(self.with_labels(fixed_labels, moving_labels, label_names))
 
     def report(
-        self,
-        path: str | PathLike[str],
-        fixed_labels: Labels | None = None,
-        moving_labels: Labels | None = None,
-        label_names: Names = None,
+        self, path: File, fixed_labels: L | None = None, moving_labels: L | None = None, label_names: Names = None
     ) -> Path:
         """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
         from vrnet.report.page import write_report
@@ -239,8 +227,7 @@ class PairResult(ImagePair, Reportable[ImageLike]):
 
     @cached_property
     def seen_moving(self) -> Image:
-        """Moving in the intensities in which it was compared with fixed; unless these are its own, without what lies
-        outside the masks."""
+        """Moving in the intensities in which it was compared; where these are not its own, only inside the masks."""
         if not self.is_matched:
             return self.moving
         fixed, moving = self.masks.apply(inpaint_image, self.fixed, self.moving)
