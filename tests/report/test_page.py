@@ -287,3 +287,13 @@ def test_slices_are_compared_inside_the_mask_and_the_worst_is_one_that_has_it(ma
     known = [cell["value"] for cell in alike["cells"] if cell["value"] is not None]
     assert known == [pytest.approx(np.corrcoef(fixed, warped)[0, 1], abs=1e-5)]
     assert shown.mask[..., table["worst"]].any()
+
+
+@pytest.mark.parametrize(
+    ("percent", "voxels", "mm", "is_told"),
+    [(0.0005, 0.1, 0.0082, False), (0.0005, 0.004, None, False), (0.02, 0.1, 0.0082, True), (0.0005, 0.2, None, True)],
+)
+def test_a_repair_is_told_unless_it_changed_next_to_nothing(heart, percent, voxels, mm, is_told):
+    moves = {"mean_move_voxels": voxels, "max_move_voxels": voxels, "mean_move_mm": mm, "max_move_mm": mm}
+    repair = {"folded_percent": percent, "changed_percent": percent, "farthest_voxel": (1, 2), **moves}
+    assert ("Repaired: " in render_page(bare(heart), {"repair": repair}, [], {})) == is_told

@@ -288,7 +288,6 @@ def material_points(film: Film, k: int) -> MaterialPoints:
 
 # What the scripts of a cine's page read: slices in 8-bit sheets of frames, points of tissue, strain, and curves.
 
-WINDOW_PERCENTILES = (0.5, 99.5)  # the percentiles of the intensities of all frames that are black and white
 STRAIN_RANGE = (-100.0, 155.0)  # of the strain at voxels, in percent, in steps of one percent
 COLOUR_LIMITS = {"circumferential": 30.0, "radial": 120.0}  # the strain, in percent, that has full colour, either way
 ASSUMED_CYCLE_MS = 1000.0  # how long a cycle takes to be played whose times are not known
@@ -304,7 +303,7 @@ def cine_data(film: Film) -> dict[str, Any]:
     cycle = ASSUMED_CYCLE_MS
     if times is not None:  # to where the frame after the last would be
         cycle = (times[-1] - times[0]) * frames / (frames - 1)
-    sheets, points, window = [], [], drawing.window_of([film.frames], WINDOW_PERCENTILES)
+    sheets, points, window = [], [], drawing.window_of([film.frames], drawing.WINDOW_PERCENTILES)
     for k in range(len(film.numbers)):
         stack = np.moveaxis(film.frames[..., k], 0, -1).astype(np.float32)
         means = average_blocks(stack, (side, side))  # one picture per slice, with all of its frames

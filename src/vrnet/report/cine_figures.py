@@ -18,7 +18,7 @@ from vrnet.errors import Progress
 from vrnet.files import write_bytes
 from vrnet.report import cine as page
 from vrnet.report.cine import COLOUR_LIMITS, Film, MaterialPoints, frame_text, material_points
-from vrnet.report.drawing import GRID, STRAIN_MAP, Picture, quantise, window_of
+from vrnet.report.drawing import GRID, STRAIN_MAP, WINDOW_PERCENTILES, Picture, quantise, window_of
 from vrnet.report.figures import card, save
 from vrnet.report.pair import View
 from vrnet.vocabulary import LEVELS, SEGMENTS
@@ -159,7 +159,7 @@ def write_film(film: Film, path: Path) -> None:
 
 def film_picture(film: Film, points: MaterialPoints, t: int) -> Image.Image:
     """Two pictures of a frame of the main slice, side by side, and a strip below them."""
-    low, high = window_of([film.frames[..., film.main]], page.WINDOW_PERCENTILES)
+    low, high = window_of([film.frames[..., film.main]], WINDOW_PERCENTILES)
     still = quantise(film.frames[t, ..., film.main], low, high)
     sides = np.array(still.shape) * film.spacing  # pixels are square
     size = np.maximum(1, np.rint(sides * (FILM_SIDE_PIXELS / sides.max()))).astype(int) * OVERSAMPLING

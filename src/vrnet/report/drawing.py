@@ -63,17 +63,18 @@ def colour_stops(name: str, count: int = 11) -> list[str]:
 
 Window = tuple[float, float]
 """Which intensities are black and which are white."""
+WINDOW_PERCENTILES = (0.5, 99.5)  # which they are in the pictures of a pair and of a film
 
 
-def grey_windows(images: Mapping[str, Float[ndarray, "*s"]], percentiles: tuple[float, float]) -> dict[str, Window]:
-    """The intensities of black and of white of fixed, moving and warped, by percentiles of fixed and moving: the same
-    for all, unless these lie so far apart that one of them would be all black or all white."""
-    own = {name: window_of([images[name]], percentiles) for name in ("fixed", "moving")}
+def grey_windows(images: Mapping[str, Float[ndarray, "*s"]]) -> dict[str, Window]:
+    """Those of fixed, moving and warped, by percentiles of fixed and moving: the same for all, unless these lie so far
+    apart that one of them would be all black or all white."""
+    own = {name: window_of([images[name]], WINDOW_PERCENTILES) for name in ("fixed", "moving")}
     narrow, wide = sorted(high - low for low, high in own.values())
     middles = [(low + high) / 2 for low, high in own.values()]
     if wide > MAX_RANGE_RATIO * narrow or abs(middles[0] - middles[1]) > MAX_OFFSET * wide:
         return {name: own["fixed" if name == "fixed" else "moving"] for name in images}
-    return dict.fromkeys(images, window_of([images["fixed"], images["moving"]], percentiles))
+    return dict.fromkeys(images, window_of([images["fixed"], images["moving"]], WINDOW_PERCENTILES))
 
 
 def window_of(images: Sequence[Float[ndarray, "*s"]], percentiles: tuple[float, float]) -> Window:

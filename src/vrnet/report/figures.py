@@ -21,16 +21,7 @@ from vrnet.images.transforms import Transform
 from vrnet.registration.pair import PairResult
 from vrnet.report import drawing, measures
 from vrnet.report.drawing import Tile, Window, join_tiles, motion_colours, quantise, window_of
-from vrnet.report.pair import (
-    WINDOW_PERCENTILES,
-    Deformation,
-    PageSlices,
-    View,
-    deformation,
-    orient_for_viewing,
-    turn_array,
-    viewing_order,
-)
+from vrnet.report.pair import Deformation, PageSlices, View, deformation, orient_for_viewing, turn_array, viewing_order
 from vrnet.verdict.rules import WORDS, Verdict
 
 GRID_LINES, CHECKERS = 40, 8  # of the deformed grid, and squares of a checkerboard, along the longer side of a picture
@@ -331,7 +322,7 @@ def main_cut(pair: View) -> View:
 
 def image_tiles(flat: View) -> list[Tile]:
     """Fixed, moving and warped, in the greys of the page."""
-    windows = drawing.grey_windows(flat.images, WINDOW_PERCENTILES)
+    windows = drawing.grey_windows(flat.images)
     return [quantise(image, *windows[name]) for name, image in flat.images.items()]
 
 

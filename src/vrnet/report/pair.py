@@ -173,7 +173,6 @@ def deformation(field: Float[ndarray, "d *s"], k: int | slice = 0) -> Deformatio
 
 MAX_SLICES, MAX_SIDE_PIXELS = 64, 384
 SLAB_SLICES = 16  # whose deformation is found at once
-WINDOW_PERCENTILES = (0.5, 99.5)  # of the intensities of both images, that are black and white
 FULL_COLOUR_PERCENTILE = 99.9  # of the lengths of the motion: a few outliers do not make all others pale
 
 
@@ -229,7 +228,7 @@ class PageSlices:
 
     @cached_property
     def windows(self) -> dict[str, Window]:
-        return grey_windows(self.images, WINDOW_PERCENTILES)
+        return grey_windows(self.images)
 
     @cached_property
     def rim_mm(self) -> float:
