@@ -3,7 +3,7 @@
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 
@@ -28,6 +28,20 @@ def warn_of_input(said: str) -> None:
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "vrnet":
         frame, level = frame.f_back, level + 1
     warnings.warn(said, InputWarning, stacklevel=level)
+
+
+Number = int | float
+LARGEST = 1e30
+"""A number must be one in float32, too."""
+
+
+def check_range(values: Mapping[str, Number], least: Number = 0, most: Number = LARGEST, above: bool = False) -> None:
+    """BadInput unless every value, by its name, is a number from least to most; with `above`, above the least."""
+    for name, value in values.items():
+        if not least <= value <= most or (above and value == least):
+            wanted = f"above {least:,}" if above else f"of {least:,} or more"
+            limit = f", {most:,} at most" if most < LARGEST else ""
+            raise BadInput(f"{name} is {value}: give a number {wanted}{limit}")
 
 
 Progress = Callable[[float], None]

@@ -237,7 +237,7 @@ def test_a_cascade_without_steps_and_a_network_without_channels_are_refused():
         with pytest.raises(BadInput):
             wrong()
     for name in ("R-L1-3x2-w0", "VoxelMorph-w0", "Siamese-w0", "2xRC-Net-w0"):
-        with pytest.raises(BadInput, match="no channels"):
+        with pytest.raises(BadInput, match="the width of a network is 0: give a number of 1 or more"):
             parse_trainable(name)
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from vrnet.app import arguments as args
 from vrnet.app.arguments import refuse_options
 from vrnet.app.console import numbers_table, print_line, screen, stage_progress
-from vrnet.errors import BadInput, Stage, did_you_mean
+from vrnet.errors import BadInput, Stage, check_range, did_you_mean
 
 if TYPE_CHECKING:
     from vrnet.paper.budget import Budget
@@ -103,7 +103,6 @@ class Paper:
         from vrnet.paper.figures import FIGURES
         from vrnet.paper.specs import TABLES
         from vrnet.paper.tables import OTHER_TABLES
-        from vrnet.training.settings import check_weights
 
         known = {"table": (*TABLES, *OTHER_TABLES), "figure": tuple(FIGURES)}
         if self.name not in known[self.kind]:
@@ -128,7 +127,7 @@ class Paper:
         if self.alphas and self.measured_only:
             raise BadInput("α is chosen by training: leave out `alphas` or `measured_only`")
         for alpha in self.alphas:
-            check_weights({"one of `alphas`": alpha})
+            check_range({"one of `alphas`": alpha})
 
 
 # A table or a figure by its name: what is missing is measured, and files are written. Those of another budget than

@@ -10,9 +10,8 @@ from typing import Literal
 import torch
 from torch import nn
 
-from vrnet.errors import BadInput
+from vrnet.errors import check_range
 from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, LossTerms, Method, Trainable, suffix
-from vrnet.methods.parameters import check_at_most
 from vrnet.networks import unet as siamese
 from vrnet.networks.denoisers import Predict, Recurse
 from vrnet.networks.unet import half_unet, unet
@@ -64,9 +63,7 @@ class RCNet(Trainable):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.cascades < 1:
-            raise BadInput("0xRC-Net has no network: give at least 1x")
-        check_at_most("the number of cascades", self.cascades, MAX_CASCADES)
+        check_range({"the number of cascades": self.cascades}, 1, MAX_CASCADES)
 
     def __str__(self) -> str:
         half = "-half" if self.resolution == "half" else ""

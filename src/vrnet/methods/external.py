@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from numpy import ndarray
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, check_range
 from vrnet.images.grid import Grid
 from vrnet.images.image import to_sitk
 from vrnet.methods.method import CPU, Method
-from vrnet.methods.parameters import PerDimension, changes, check_positive, value_in
+from vrnet.methods.parameters import PerDimension, changes, value_in
 from vrnet.provenance import how_to_install
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Field, Images, Masks
@@ -75,7 +75,7 @@ class Demons(ExternalTool):
     """The number of iterations at each level, coarsest first."""
 
     def __post_init__(self) -> None:
-        check_positive({"step": self.step})
+        check_range({"step": self.step}, above=True)
         check_schedule(self.sigma, self.iterations)
 
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
@@ -119,7 +119,7 @@ class SyN(ExternalTool):
     """Radius of the windows of the cross-correlation, in voxels; used in 3D only."""
 
     def __post_init__(self) -> None:
-        check_positive({"radius": self.radius})
+        check_range({"radius": self.radius}, above=True)
         check_schedule(self.flow_sigma, self.iterations)
 
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
@@ -158,9 +158,9 @@ class FFD(ExternalTool):
     """Length of the longest first update, about, in mm."""
 
     def __post_init__(self) -> None:
-        check_positive({name: getattr(self, name) for name in ("spacing", "levels", "samples", "iterations", "step")})
-        if not self.bending >= 0:
-            raise BadInput(f"bending is {self.bending}: it must be zero or more")
+        check_range({"bending": self.bending})
+        positive = "spacing", "levels", "samples", "iterations", "step"
+        check_range({name: getattr(self, name) for name in positive}, above=True)
 
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
         import itk
@@ -203,9 +203,8 @@ class FFD(ExternalTool):
 def check_schedule(sigma: float | PerDimension[float], iterations: Iterations | PerDimension[Iterations]) -> None:
     """BadInput unless there is a level with iterations, and smoothing is not negative, in 2D and in 3D."""
     for d in (2, 3):
-        smoothing, counts = value_in(sigma, d), value_in(iterations, d)
-        if not smoothing >= 0:
-            raise BadInput(f"the smoothing is {smoothing}: it must be zero or more")
+        counts = value_in(iterations, d)
+        check_range({"the smoothing": value_in(sigma, d)})
         if not counts or min(counts) < 0:
             raise BadInput(f"iterations is {counts}: give one number per level, zero or more")
 

@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from vrnet.devices import CPU as CPU
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, check_range
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
-from vrnet.methods.parameters import check_at_most
 from vrnet.variational.cascade import Initializer, Spacing
 
 Scaling = Literal["jointly", "each"]
@@ -164,9 +163,8 @@ class Trainable(Method, Protocol):
         """Channels of the first level of its networks; None stands for the paper's."""
 
     def __post_init__(self) -> None:
-        if self.width is not None and self.width < 1:
-            raise BadInput(f"a network of width {self.width} has no channels: give at least w1")
-        check_at_most("the width of a network", self.width or 0, MAX_WIDTH)
+        if self.width is not None:
+            check_range({"the width of a network": self.width}, 1, MAX_WIDTH)
 
     def build(self, d: int, device: torch.device = CPU) -> Any:
         """A fresh model, its first weights drawn by torch's generator."""

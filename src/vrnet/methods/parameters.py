@@ -139,15 +139,3 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
             such = f"such as {format_value(known[name])}"
             raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give a value {such}") from error
     return replace(method, **values) if values else method  # type: ignore[type-var]
-
-
-def check_positive(values: Mapping[str, int | float]) -> None:
-    """BadInput unless every value, by its name, is above zero."""
-    for name, value in values.items():
-        if not value > 0:
-            raise BadInput(f"{name} is {value}: it must be above zero")
-
-
-def check_at_most(name: str, value: int, limit: int) -> None:
-    if value > limit:
-        raise BadInput(f"{name} is {value}: it may be {limit:,} at most")

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, check_range
 from vrnet.methods.method import CPU, MASKS_OF_SOLVERS, Method, Scaling
-from vrnet.methods.parameters import PerDimension, changes, check_at_most, check_positive, value_in
+from vrnet.methods.parameters import PerDimension, changes, value_in
 from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Initializer, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, BothContrastsLNCC, DataTerm
 from vrnet.variational.initialisers import CoarseToFine, RelearnContrast
@@ -55,20 +55,18 @@ class Variational(Method):
         if self.regularizer not in REGULARIZERS or self.data not in DATA_TERMS:
             known = f"pair {', '.join(REGULARIZERS)} with {', '.join(DATA_TERMS)}"
             raise BadInput(f"there is no {self.regularizer}-{self.data}: {known}")
-        check_positive({"warps": self.warps, "iterations": self.iterations, "levels": self.levels})
-        check_at_most("levels", self.levels, MAX_LEVELS)
+        check_range({"warps": self.warps, "iterations": self.iterations}, 1)
+        check_range({"levels": self.levels}, 1, MAX_LEVELS)
         for d in (2, 3):
             first, last = value_in(self.theta, d)
-            check_positive({"lam": value_in(self.lam, d), "theta[0]": first, "theta[1]": last})
+            check_range({"lam": value_in(self.lam, d), "theta[0]": first, "theta[1]": last}, above=True)
             momentum, finest_warps = value_in(self.momentum, d), value_in(self.finest_warps, d)
-            values = {"momentum": momentum, "finest_warps": finest_warps}
-            for name, value in ({"tolerance": self.tolerance, "fluid": self.fluid} | values).items():
-                if not 0 <= value < float("inf"):
-                    raise BadInput(f"{name} is {value}: it must be zero or more")
+            check_range({"momentum": momentum, "finest_warps": finest_warps})
+            check_range({"tolerance": self.tolerance, "fluid": self.fluid})
             if momentum >= 1 or (momentum and not self.fluid):
                 needs = "it must be below 1, and 0 where fluid is 0: only composed updates have a momentum"
                 raise BadInput(f"momentum is {momentum}: {needs}")
-            check_at_most("warps times iterations", max(self.warps, finest_warps) * self.iterations, MAX_STEPS)
+            check_range({"warps times iterations": max(self.warps, finest_warps) * self.iterations}, most=MAX_STEPS)
 
     def __str__(self) -> str:
         default = preset(self.regularizer, self.data)

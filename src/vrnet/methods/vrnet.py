@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, check_range
 from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, Trainable, suffix
-from vrnet.methods.parameters import changes, check_at_most
+from vrnet.methods.parameters import changes
 from vrnet.networks import denoisers
 from vrnet.networks.unet import half_unet, he_initialised, unet
 from vrnet.variational.cascade import Cascade, DataStep, Initializer, Step, no_motion
@@ -86,15 +86,15 @@ class VRNet(Trainable):
         super().__post_init__()
         if self.data not in data_words():
             raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(data_words())}')
-        if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
-            raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
+        check_range({"warps": self.warps, "iterations": self.iterations}, 1)
+        check_range({"warps times iterations": self.warps * self.iterations}, most=MAX_CASCADES)
+        check_range({"theta": self.theta}, above=True)
         if self.exchange == "odd" and not DENOISERS[self.denoiser].sees_images:
             raise BadInput(
                 f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
             )
         if self.data == NO_DATA and self.init != "unet" and not DENOISERS[self.denoiser].sees_images:
             raise BadInput(f"no part of {self} sees the images: choose C or D, or leave out {self.init}")
-        check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
 
     def __str__(self) -> str:
         words = [getattr(self, name) for name in dict.fromkeys(WORD_FIELDS.values())]

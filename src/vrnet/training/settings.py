@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from vrnet.errors import BadInput
+from vrnet.errors import check_range
 
 if TYPE_CHECKING:
     from vrnet.data.prepared import PreparedSplit
@@ -14,13 +14,6 @@ if TYPE_CHECKING:
 MAX_SEED = 2**31 - 1
 MAX_COUNT = 100_000_000
 """Steps and pairs: at a thousand steps per second, more than a day of them."""
-RANGES = {
-    **dict.fromkeys(("steps", "batch", "validate_every"), (1, MAX_COUNT)),
-    "warm_up": (0, MAX_COUNT), "seed": (0, MAX_SEED), "hold": (0, 1),
-}  # fmt: skip
-"""The least and the most of settings that are counts or parts."""
-MAX_WEIGHT = 1e30
-"""Rate and α must be numbers in float32, too."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +92,12 @@ class Training:
     """Decides on the first weights, the batches and the augmentation."""
 
     def __post_init__(self) -> None:
-        for name, (least, most) in RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise BadInput(f"{name} is {getattr(self, name)}: give {least} to {most:,}")
-        check_weights({"rate": self.rate} | ({} if self.clip is None else {"clip": self.clip}), above=True)
-        check_weights({name: getattr(self, name) for name in ("alpha", "consistency", "labels_weight", "batch_dice")})
+        check_range({name: getattr(self, name) for name in ("steps", "batch", "validate_every")}, 1, MAX_COUNT)
+        check_range({"warm_up": self.warm_up}, most=MAX_COUNT)
+        check_range({"seed": self.seed}, most=MAX_SEED)
+        check_range({"hold": self.hold}, most=1)
+        check_range({"rate": self.rate} | ({} if self.clip is None else {"clip": self.clip}), above=True)
+        check_range({name: getattr(self, name) for name in ("alpha", "consistency", "labels_weight", "batch_dice")})
 
     @property
     def uses_labels(self) -> bool:
@@ -120,13 +114,6 @@ class Training:
         falling = (self.steps - step) / ((1 - self.hold) * self.steps) if self.hold < 1 else 1.0
         rising = (step + 1) / self.warm_up if self.warm_up else 1.0
         return self.rate * min(1.0, falling, rising)
-
-
-def check_weights(values: Mapping[str, float], above: bool = False) -> None:
-    """BadInput unless every value, by its name, is 0 or more (with `above`: more than 0), and a number in float32."""
-    for name, value in values.items():
-        if not 0 <= value <= MAX_WEIGHT or (above and value == 0):
-            raise BadInput(f"{name} is {value}: give {'more than 0' if above else '0 or more'}, {MAX_WEIGHT:g} at most")
 
 
 IN_SPACE = Augmentation(rotation=15.0, tilt=10.0, scale=0.1, translation=0.05)

@@ -10,7 +10,6 @@ G, the gradient in space, stands where J would if voxels were cubes.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -19,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vrnet.errors import BadInput
+from vrnet.errors import check_range
 from vrnet.fields.calculus import RelativeSpacing, warp
 from vrnet.variational import contrast
 from vrnet.variational.channels import locally_normalised, self_similarity
@@ -37,23 +36,6 @@ from vrnet.variational.linearize import (
     solve_damped,
     squares,
 )
-
-
-class Limited:
-    """A term whose numbers, or each of several, lie between a least and a greatest."""
-
-    limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
-
-    def __post_init__(self) -> None:
-        for name, (least, greatest) in self.limits.items():
-            given = getattr(self, name)
-            values = given if isinstance(given, tuple) else (given,)
-            if not values or not all(least <= value <= greatest for value in values):
-                kind = "one or more numbers" if isinstance(given, tuple) else "a number"
-                raise BadInput(
-                    f"{name} of {type(self).__name__} is {given}: give {kind} from {least:g} to {greatest:g}"
-                )
-
 
 EPSILON = 1e-5
 """Added to |J|² by L1, so that flat regions do not divide by zero."""
@@ -198,7 +180,7 @@ class Squares(Quadratic, Protocol):
 
 
 @dataclass(frozen=True)
-class LNCC(Limited, Squares):
+class LNCC(Squares):
     """½(n(I1w) − n(I0))² with n = (I − μ)/√(σ² + ε²) in a box about each voxel; for ε = 0, 1 − local correlation."""
 
     name = "LNCC"
@@ -208,14 +190,18 @@ class LNCC(Limited, Squares):
     """Of the boxes, in shortest edges: a small one for detail, and one that sees whole structures."""
     epsilon: float = 0.2
     """Its square is added to the variance, so that noise in flat regions stays small; intensities range over 1."""
-    limits = {"radii": (1, 1000), "epsilon": (0, 1000)}  # noqa: RUF012
+
+    def __post_init__(self) -> None:
+        check_range({"the number of radii of LNCC": len(self.radii)}, 1)
+        check_range({f"radii[{k}] of LNCC": radius for k, radius in enumerate(self.radii)}, 1, 1000)
+        check_range({"epsilon of LNCC": self.epsilon}, most=1000)
 
     def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
         return torch.cat([locally_normalised(I, radius, self.epsilon, h) for radius in self.radii], dim=1)
 
 
 @dataclass(frozen=True)
-class MIND(Limited, Squares):
+class MIND(Squares):
     """½|m(I1w) − m(I0)|² of self-similarities m, which do not know which tissue is bright. The norm is L2."""
 
     name = "MIND"
@@ -225,21 +211,25 @@ class MIND(Limited, Squares):
     """From a voxel to the neighbours whose patches are compared, in shortest edges."""
     radius: float = 1.0
     """Of the patches."""
-    limits = {"distance": (0, 1000), "radius": (0, 1000)}  # noqa: RUF012
+
+    def __post_init__(self) -> None:
+        check_range({"distance of MIND": self.distance, "radius of MIND": self.radius}, most=1000)
 
     def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
         return self_similarity(I, self.distance, self.radius, h)
 
 
 @dataclass(frozen=True)
-class NMI(Limited, Quadratic):
+class NMI(Quadratic):
     """2 − (H(I0) + H(I1w)) / H(I0, I1w): less the better one image predicts the other."""
 
     name = "NMI"
     summary = "mutual information (images of two contrasts)"
 
     bins: int = 32
-    limits = {"bins": (2, 1024)}  # noqa: RUF012
+
+    def __post_init__(self) -> None:
+        check_range({"bins of NMI": self.bins}, 2, 1024)
 
     def expand(self, pair: WarpedPair) -> NormalEquations:
         """Squares of ρ = E[I0 | I1w] − I0, scaled as the measure is.
