@@ -21,7 +21,6 @@ from vrnet import Grid, Image, Transform, write_image
 from vrnet.app import main as cli
 from vrnet.app.cohort import ending_lines, plan_lines, write_tables
 from vrnet.app.layouts import scan_folder
-from vrnet.app.subject import is_taken
 from vrnet.cohort.results import CohortFolder, Plan
 from vrnet.cohort.run import run_here, run_tasks
 from vrnet.cohort.table import Subject, read_table
@@ -79,7 +78,6 @@ def test_a_cohort_gives_a_folder_per_subject_a_table_and_a_page(vrnet, pairs, tm
     found = rows(out)
     assert [row["subject"] for row in found] == ["heart0", "heart1", "heart2"]
     assert [row["group"] for row in found] == ["a", "b", "a"]
-    assert [name for name in found[0] if not is_taken(name)] == ["group"], "a list cannot have columns of our names"
     metrics = json.loads((out / "subjects" / "heart1" / "metrics.json").read_text())
     assert float(found[1]["dice_before"]) == metrics["dice"]["before"]["mean"]
     assert float(found[1]["dice_after"]) == metrics["dice"]["after"]["mean"]
@@ -205,7 +203,7 @@ def test_a_preview_says_what_is_missing_and_writes_nothing(vrnet, pairs, tmp_pat
 def test_a_column_of_the_list_that_has_the_name_of_a_measure_gets_another_before_the_work(vrnet, pairs, tmp_path):
     pairs.write_text(pairs.read_text().replace("group", "dice_after"))
     status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
-    assert (status, said.startswith("The column dice_after of the list is dice_after_given")) == (0, True)
+    assert (status, "The column dice_after of the list is dice_after_given" in said) == (0, True)
     found = rows(tmp_path / "out")
     assert [row["dice_after_given"] for row in found] == ["a", "b", "a"]
     assert all(0 < float(row["dice_after"]) <= 1 for row in found)

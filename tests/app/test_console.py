@@ -64,7 +64,7 @@ def test_of_many_structures_the_mean_is_shown():
 def test_every_kind_of_hausdorff_distance_is_explained_where_there_is_one(monkeypatch):
     """By the word that its row has."""
     printed = []
-    monkeypatch.setattr(console, "print_line", printed.append)
+    monkeypatch.setattr(console, "print_line", lambda *lines: printed.extend(lines))
     verdict = {"verdict": {"level": "good", "reasons": [], "try": []}}
     console.print_result(METRICS | verdict, [])
     assert not printed

@@ -21,7 +21,7 @@ def cohort(tmp_path):
 
 def test_rows_are_those_of_the_list_with_what_came_of_them(cohort):
     task, table = cohort
-    columns, rows, _ = collect_rows(task.folder, table, task.recipe)
+    columns, _, rows, _ = collect_rows(task.folder, table, task.recipe)
     assert [row["subject"] for row in rows] == [f"s{k:05d}" for k in range(5)]
     assert [row["status"] for row in rows] == ["done", "failed", "done", "done", "to do"]
     assert [row["group"] for row in rows] == ["x", "y", "x", "y", "x"]
@@ -38,10 +38,10 @@ def test_rows_are_those_of_the_list_with_what_came_of_them(cohort):
 def test_results_that_are_damaged_or_of_another_recipe_are_in_no_number_of_the_table(cohort):
     task, table = cohort
     (task.folder.subjects / "s00002" / "count.txt").unlink()
-    _, rows, _ = collect_rows(task.folder, table, task.recipe)
+    _, _, rows, _ = collect_rows(task.folder, table, task.recipe)
     assert (rows[2]["status"], rows[2]["reason"], "length" in rows[2]) == ("damaged", "files are missing", False)
     assert summarise_rows(rows, task.recipe)["done"] == 2
-    _, rows, _ = collect_rows(task.folder, table, {**RECIPE, "method": "other"})
+    _, _, rows, _ = collect_rows(task.folder, table, {**RECIPE, "method": "other"})
     assert [row["status"] for row in rows] == ["changed", "to do", "changed", "changed", "to do"]
     assert (rows[0]["reason"], "length" in rows[0]) == ("method count → other", False)
 
@@ -59,7 +59,7 @@ def test_a_result_is_another_when_its_images_are_and_has_the_page_that_is_in_its
 
         task = make_task(tmp_path / "out", work, **recipe)
         run_tasks(task, table.subjects[:1], run_here)
-        return collect_rows(task.folder, table, task.recipe, "{subject}.html")[2]
+        return collect_rows(task.folder, table, task.recipe, "{subject}.html")[3]
 
     first, left = results("image", "")
     assert (first.has_page, left) == (False, Result("", has_page=False))

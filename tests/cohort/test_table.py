@@ -3,7 +3,7 @@
 import pytest
 
 from vrnet import BadInput
-from vrnet.cohort.table import CINES, check_files, find_missing, is_folder_name, read_table, rename_carried
+from vrnet.cohort.table import CINES, check_files, find_missing, is_folder_name, read_table
 
 
 def write(folder, text, name="pairs.csv"):
@@ -54,14 +54,6 @@ def test_a_list_of_cines_has_labels_and_the_frame_that_they_belong_to(tmp_path):
     assert table.kind is CINES
     assert first.files == {"cine": str(tmp_path / "a.nii"), "labels": str(tmp_path / "b.nii")}
     assert (first.values, second.values, first.carried) == ({"frame": "7"}, {}, ("x",))
-
-
-def test_columns_whose_names_are_taken_get_others_that_nothing_has(tmp_path):
-    table = read_table(write(tmp_path, f"{HEAD},dice,dice_given,group\np,a,b,1,2,3"))
-    renamed, changes = rename_carried(table, lambda name: name == "dice")
-    assert changes == {"dice": "dice_given_given"}
-    assert renamed.carried == ("dice_given_given", "dice_given", "group")
-    assert renamed.subjects == table.subjects
 
 
 def test_of_a_long_path_the_end_is_shown_which_names_the_file(tmp_path):

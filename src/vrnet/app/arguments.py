@@ -82,6 +82,7 @@ CineFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CINE")]
 LabelNamesText = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV|SET")]
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
 NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
+Settings = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(name="set", metavar="NAME=VALUE")]
 Jobs = Annotated[int, tyro.conf.arg(metavar="N")]
 
 
@@ -104,16 +105,6 @@ OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParameterOptions:
-    """Other values for the parameters of a method."""
-
-    settings: Annotated[
-        tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(name="set", metavar="NAME=VALUE")
-    ] = ()
-    """As lam=0.15; repeatable. `vrnet methods METHOD` lists all."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class MethodOptions:
     """What makes a method ready to register."""
 
@@ -121,13 +112,14 @@ class MethodOptions:
     """Weights that `vrnet train` wrote; they name their method."""
     average: bool = False
     """Average over flips and quarter turns: slow, may gain a little."""
-    parameters: Group[ParameterOptions]
+    settings: Settings = ()
+    """As lam=0.15; repeatable. `vrnet methods METHOD` lists all."""
 
     def spec(self, name: str, images: "Images" = "pair") -> "MethodSpec":
         """The method of a name, or the one that the weights are of; BadInput if it cannot register."""
         from vrnet.methods.names import parse_method
 
-        return parse_method(name, self.weights, self.parameters.settings, self.average, images)
+        return parse_method(name, self.weights, self.settings, self.average, images)
 
 
 @dataclass(frozen=True, kw_only=True)

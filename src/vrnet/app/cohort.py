@@ -118,10 +118,9 @@ class Cohort:
     def run_list(self, path: Path) -> None:
         """Do what is to do of a list, write the tables, and say what came of it."""
         from vrnet.app.layouts import as_bids
-        from vrnet.app.subject import is_taken
         from vrnet.cohort.results import CohortFolder, Survey, check_kept, make_plan
         from vrnet.cohort.run import Task, check_jobs
-        from vrnet.cohort.table import check_files, find_missing, read_table, rename_carried
+        from vrnet.cohort.table import check_files, find_missing, read_table
         from vrnet.files import check_set
 
         found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", self.shard)
@@ -131,9 +130,7 @@ class Cohort:
         check_jobs(self.jobs, self.scheduler)
         table = read_table(path)
         work = self.work(table)
-        table, renamed = rename_carried(as_bids(table) if self.bids else table, is_taken)
-        for name, new in renamed.items():
-            print_line(f"The column {name} of the list is {new} in cohort.csv, which has a column {name} of its own.")
+        table = as_bids(table) if self.bids else table
         folder = CohortFolder(self.out.absolute(), "." if self.bids else "subjects")
         subjects, recipe = table.subjects[index - 1 :: shards], work.recipe()
         plan, missing = make_plan(folder, subjects, recipe), find_missing(subjects)
@@ -246,7 +243,10 @@ def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe")
     page, picture, numbers = (NAMES[name] if recipe["bids"] else name for name in names)
     shown = ("the reference", "the frame farthest from it") if is_tracked else ("fixed", "moving")
     links = Links(folder.results, page, picture, *shown, numbers)
-    columns, rows, results = collect_rows(folder, table, recipe, page)
+    columns, carried, rows, results = collect_rows(folder, table, recipe, page)
+    for name, new in zip(table.carried, carried, strict=True):
+        if new != name:
+            print_line(f"The column {name} of the list is {new} in cohort.csv, which has a column {name} of its own.")
     summary = summarise_rows(rows, recipe)
     # What ran, as people know it: `default` may come to several methods, of which the most frequent comes first.
     counts = Counter(row["method"] for row in rows if row.get("method"))
@@ -255,7 +255,7 @@ def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe")
         write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
         write_json(summary, staged / SUMMARY)
         label_names = recipe["label_names"]
-        data = index_data(columns, rows, table.carried, links, label_names, results)
+        data = index_data(columns, rows, carried, links, label_names, results)
         write_index(staged / INDEX, data, summary, method)
         if recipe["bids"]:
             write_json(DESCRIBED, staged / DESCRIPTION)

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from vrnet.errors import InputWarning, Stage
+from vrnet.errors import InputWarning, Stage, as_options
 
 if TYPE_CHECKING:
     from vrnet.cohort.run import Tally
@@ -61,8 +61,8 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def notes(reword: Callable[[str], str] = str) -> Iterator[None]:
-    """Print what the package warns of, reworded, as lines that begin with Note:, each once."""
+def notes() -> Iterator[None]:
+    """Print what the package warns of, with options instead of arguments, as lines that begin with Note:, each once."""
     with warnings.catch_warnings():
         shown_by_others, noted = warnings.showwarning, set[str]()
 
@@ -71,7 +71,7 @@ def notes(reword: Callable[[str], str] = str) -> Iterator[None]:
                 shown_by_others(message, category, *place, **others)
             elif str(message) not in noted:
                 noted.add(str(message))
-                print_line(f"Note: {reword(str(message))}.")
+                print_line(f"Note: {as_options(str(message))}.")
 
         warnings.simplefilter("always", InputWarning)
         warnings.showwarning = show
@@ -110,11 +110,10 @@ def progress_bar(
 def stage_progress() -> Iterator[Stage]:
     """Shows how far the work is: stage(name) starts the bar anew, and returns what sets how much of that stage is
     done."""
-    name_column, remaining = progress.TextColumn("{task.description}", markup=False), progress.TimeRemainingColumn()
-    columns = name_column, progress.BarColumn(), progress.TaskProgressColumn(), remaining
-    with progress_bar(
-        *columns, line=lambda now: now.description + (f", {now.percentage:.0f} %" if now.total else "")
-    ) as (bar, task):
+    name_column = progress.TextColumn("{task.description}", markup=False)
+    columns = name_column, progress.BarColumn(), progress.TaskProgressColumn(), progress.TimeRemainingColumn()
+    line = lambda now: now.description + (f", {now.percentage:.0f} %" if now.total else "")  # noqa: E731
+    with progress_bar(*columns, line=line) as (bar, task):
 
         def stage(name: str) -> Callable[[float], None]:
             bar.reset(task, description=name)
@@ -151,10 +150,8 @@ def tally_line(tally: "Tally", per_second: float | None) -> str:
 @contextmanager
 def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
     """A function that shows the status of a training run."""
-    name_column, line_column = (
-        progress.TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[line]}")
-    )
-    columns = name_column, progress.BarColumn(12), line_column, progress.TimeRemainingColumn()
+    texts = [progress.TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[line]}")]
+    columns = texts[0], progress.BarColumn(12), texts[1], progress.TimeRemainingColumn()
     with progress_bar(*columns, line=lambda now: str(now.fields["line"])) as (bar, task):
         bar.update(task, description=method, line="the first steps")
         yield lambda status: bar.update(task, completed=status.step, total=status.steps, line=status_line(status))

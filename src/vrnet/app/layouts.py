@@ -47,13 +47,13 @@ def scan_acdc(folder: Path) -> list[Row]:
     """Each patient: end-diastole fixed, end-systole moving, with their labels where there are any.
 
     A patient whose images are missing is listed, so that it is missed; none is where nobody has any, but cines."""
-    rows = []
+    rows: list[Row] = []
     for place in sorted(path.parent for path in folder.glob("*/Info.cfg")):
         frames = [place / f"{place.name}_frame{number:02d}" for number in frame_numbers(place)]
         files = {part: Path(f"{frame}.nii.gz") for part, frame in zip(PAIRS.needed, frames, strict=True)}
         labels = {f"{part}_labels": Path(f"{frame}_gt.nii.gz") for part, frame in zip(files, frames, strict=True)}
         labels = labels if all(map(exists, labels.values())) else {}
-        rows.append({"subject": place.name, **files, **labels, **group_cell(place)})
+        rows.append({"subject": place.name, **files, **labels, GROUP: read_info(place).get("Group")})
     return rows if any(exists(row[part]) for row in rows for part in PAIRS.needed) else []
 
 
@@ -64,14 +64,9 @@ def scan_acdc_cines(folder: Path) -> Iterator[Row]:
         if exists(path.parent / "Info.cfg"):
             number = frame_numbers(path.parent)[0]
             labels = path.with_name(f"{path.parent.name}_frame{number:02d}_gt.nii.gz")
-            row |= ({"labels": labels} if exists(labels) else {}) | {"frame": number - 1} | group_cell(path.parent)
+            row |= {"labels": labels} if exists(labels) else {}
+            row |= {"frame": number - 1, GROUP: read_info(path.parent).get("Group")}
         yield row
-
-
-def group_cell(place: Path) -> Row:
-    """The column that says what a patient of ACDC suffers from; none where Info.cfg does not say."""
-    info = read_info(place)
-    return {GROUP: info["Group"]} if "Group" in info else {}
 
 
 def scan_bids(folder: Path, cines: bool = False) -> Iterator[Row]:
@@ -120,13 +115,11 @@ def write_scanned(rows: list[Row], folder: Path) -> Path:
     path, base = folder / f"{kind.noun}.csv", folder.absolute()
     if exists(path):
         raise BadInput(f"{path} is there, and may have been edited: move it away, or choose another folder")
-    columns = [column for column in (*kind.columns, GROUP) if any(column in row for row in rows)]
-
-    def cells(row: Row) -> Row:
-        found = {column: row[column] for column in columns if column in row}
-        return {k: os.path.relpath(v.absolute(), base) if isinstance(v, Path) else v for k, v in found.items()}
-
-    write_rows([cells(row) for row in rows], path)
+    columns = [column for column in (*kind.columns, GROUP) if any(row.get(column) is not None for row in rows)]
+    lines = [{column: row.get(column) for column in columns} for row in rows]
+    for line in lines:
+        line |= {key: os.path.relpath(cell.absolute(), base) for key, cell in line.items() if isinstance(cell, Path)}
+    write_rows(lines, path)
     return path
 
 

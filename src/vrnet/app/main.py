@@ -116,7 +116,7 @@ def run(words: list[str]) -> None:
             commands: dict[str, Any] = {name: load_command(name) for name in COMMANDS}
             subcommand_cli_from_dict(commands, args=words, prog="vrnet", **OPTIONS)
         command = read_command(words[0], load_command(words[0]), words[1:])
-        with notes(as_options):
+        with notes():
             command.run()
 
 

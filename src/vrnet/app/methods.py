@@ -37,51 +37,40 @@ class Methods:
 
     def run(self) -> None:
         from vrnet.methods.bundled import BUNDLED
-        from vrnet.methods.names import all_methods
-        from vrnet.methods.weights import FAMILIES
+        from vrnet.methods.method import Images
+        from vrnet.methods.names import all_methods, parameters, parse, without_average
+        from vrnet.methods.weights import FAMILIES, SUFFIX, load_method
 
-        if self.name is not None:
-            describe_method(self.name)
-            return
-        rows = [(name, summary, "yes") for name, summary in BUNDLED.items()]
-        rows += [(str(method), method.summary, readiness(method)) for method in all_methods()]
-        rows += [(name, family.summary, WITH_WEIGHTS) for name, family in FAMILIES.items()]
-        print_table(rows, "name", "what it is", "ready")
-        print_line("FILE is what `vrnet train` writes.")
-
-
-def describe_method(name: str) -> None:
-    """Print what a method says of itself, and one line per parameter."""
-    from vrnet.methods.method import Images
-    from vrnet.methods.names import parameters, parse, without_average
-    from vrnet.methods.weights import FAMILIES, SUFFIX, load_method
-
-    if name in FAMILIES and FAMILIES[name].parse(name) is None:
-        print_line(f"{name}: {FAMILIES[name].summary}. Name one of them to see its parameters.")
-        return
-    method = load_method(name) if name.endswith(SUFFIX) else parse(name)
-    print_line(f"{method}: {method.summary}.")
-    named = {str(method.resolve(d, None, images)) for d in method.dimensions for images in get_args(Images)}
-    if others := named - {str(method)}:
-        print_line(f"What these are: {', '.join(f'`vrnet methods {other}`' for other in sorted(others))}.")
-        return
-    print_table(
-        [
-            ("images", " and ".join(f"{d}D" for d in method.dimensions)),
-            ("intensities", SCALINGS[method.scaling]),
-            ("masks", method.masks),
-            ("devices", ", ".join(method.devices)),
-            *(method.details.items() if method.weights else ()),
-            ("package", method.package or "none but vrnet's own"),
-            ("ready", WITH_WEIGHTS if method.is_trainable else readiness(method)),
-        ]
-    )
-    settable = parameters(method)
-    if name.endswith(SUFFIX):
-        print_line(f"Register with it by --weights {name}.")
-    elif not settable:
-        print_line("It has no parameters that can be set.")
-    else:
+        name = self.name
+        if name is None:
+            rows = [(name, summary, "yes") for name, summary in BUNDLED.items()]
+            rows += [(str(method), method.summary, readiness(method)) for method in all_methods()]
+            rows += [(name, family.summary, WITH_WEIGHTS) for name, family in FAMILIES.items()]
+            print_table(rows, "name", "what it is", "ready")
+            return print_line("FILE is what `vrnet train` writes.")
+        if name in FAMILIES and FAMILIES[name].parse(name) is None:
+            return print_line(f"{name}: {FAMILIES[name].summary}. Name one of them to see its parameters.")
+        method = load_method(name) if name.endswith(SUFFIX) else parse(name)
+        print_line(f"{method}: {method.summary}.")
+        named = {str(method.resolve(d, None, images)) for d in method.dimensions for images in get_args(Images)}
+        if others := named - {str(method)}:
+            return print_line(f"What these are: {', '.join(f'`vrnet methods {other}`' for other in sorted(others))}.")
+        print_table(
+            [
+                ("images", " and ".join(f"{d}D" for d in method.dimensions)),
+                ("intensities", SCALINGS[method.scaling]),
+                ("masks", method.masks),
+                ("devices", ", ".join(method.devices)),
+                *(method.details.items() if method.weights else ()),
+                ("package", method.package or "none but vrnet's own"),
+                ("ready", WITH_WEIGHTS if method.is_trainable else readiness(method)),
+            ]
+        )
+        settable = parameters(method)
+        if name.endswith(SUFFIX):
+            return print_line(f"Register with it by --weights {name}.")
+        if not settable:
+            return print_line("It has no parameters that can be set.")
         rows = [(parameter.name, str(parameter.value), parameter.meaning) for parameter in settable]
         print_table(rows, "parameter", "value", "meaning")
         where = "For vrnet train: set one" if method.is_trainable else "Set one"

@@ -97,6 +97,11 @@ class Paper:
 
         return BUDGETS["quick" if self.quick else self.budget]
 
+    @property
+    def ending(self) -> str:
+        """Of names of files: those of another budget than "short" name it, so that they replace no others."""
+        return "" if self.chosen_budget.name == "short" else f"_{self.chosen_budget.name}"
+
     def check(self) -> None:
         """BadInput where there is no such table or figure, or options are given that it does not depend on."""
         from vrnet.cohort.run import check_jobs
@@ -130,10 +135,6 @@ class Paper:
             check_range({"one of `alphas`": alpha})
 
 
-# A table or a figure by its name: what is missing is measured, and files are written. Those of another budget than
-# "short" name it, so that they replace no others.
-
-
 def make_table(asked: Paper, stage: Stage, say: "Say") -> tuple["Table", list[Path]]:
     """A table, and the files that it was written to."""
     from vrnet.paper.specs import TABLES
@@ -147,7 +148,7 @@ def make_table(asked: Paper, stage: Stage, say: "Say") -> tuple["Table", list[Pa
         study = plan_study(asked, spec.data, spec.fallback, stage, say)
         table = build_table(asked.name, study, asked.seeds, asked.alphas, asked.measured_only)
         stem = asked.name if study.data == spec.data else f"{asked.name}_{study.data}"
-    return table, table.write(asked.out / "tables", with_budget(stem, asked.chosen_budget))
+    return table, table.write(asked.out / "tables", stem + asked.ending)
 
 
 def make_figure(asked: Paper, stage: Stage, say: "Say") -> list[Path]:
@@ -162,8 +163,7 @@ def make_figure(asked: Paper, stage: Stage, say: "Say") -> list[Path]:
     study = plan_study(asked, own, None, stage, say)
     picture, numbers = FIGURES[asked.name](study)
     stem = asked.name if study.data == FIGURE_DATA else f"{asked.name}_{study.data}"
-    place = asked.out / "figures" / with_budget(stem, asked.chosen_budget)
-    paths = [place.with_name(f"{place.name}{suffix}") for suffix in (".png", ".csv")]
+    paths = [asked.out / "figures" / f"{stem}{asked.ending}{suffix}" for suffix in (".png", ".csv")]
     save(picture, paths[0])
     write_rows(numbers, paths[1])
     return paths
@@ -198,7 +198,3 @@ def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: 
         split = partial(named.split, stage=stage, say=say)
     results = Results(asked.out, name, budget)
     return Study(results, split, stage, say, asked.device_options.device, asked.jobs)
-
-
-def with_budget(stem: str, budget: "Budget") -> str:
-    return stem if budget.name == "short" else f"{stem}_{budget.name}"

@@ -1,6 +1,5 @@
 """What `vrnet cohort` does to one subject: a pair is registered, a cine is tracked; and the row of its results."""
 
-import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from vrnet.app.pair_files import notes_on, read_pair, register_files
 from vrnet.app.track import write_results
 from vrnet.cardiac.cine import track
 from vrnet.cohort.results import Recipe
-from vrnet.cohort.summary import FIRST, LAST
 from vrnet.cohort.table import PAIRS, Subject
 from vrnet.devices import use_threads
 from vrnet.errors import InputWarning, Progress
@@ -30,18 +28,8 @@ FIELD = "folding_percent", "folding_strict_percent", "jacobian_gradient"
 VOLUMES = (
     "lv_ejection_fraction_percent", "rv_ejection_fraction_percent", "lv_largest_ml", "lv_smallest_ml", "mass_g",
 )  # fmt: skip
-MEASURED = re.compile(
-    rf"(dice|hausdorff_mm|surface_mm|ncc|mae)_(before|after)|dice_\d+|{'|'.join((*FIELD, *VOLUMES))}|peak_.*_percent"
-    "|closure_(forward|backward)_mm|frames|frames_repaired|method|device"
-)
-"""The names of what is measured of a subject."""
 NOT_SHOWN: Progress = lambda done: None  # noqa: E731
 """Nobody looks at how far a single subject is."""
-
-
-def is_taken(column: str) -> bool:
-    """Whether a column of cohort.csv is ours, so that one of the list must have another name."""
-    return column in (*FIRST, *LAST) or MEASURED.fullmatch(column) is not None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from vrnet.methods.parameters import field_docstrings
 from vrnet.training.settings import PRESETS, Training
 
 if TYPE_CHECKING:
-    from vrnet.data.prepared import PreparedSplit
-    from vrnet.training.loss import Loss
     from vrnet.training.run import Row
 
     Preset = str
@@ -80,7 +78,8 @@ class Train:
     nodes: int = 1
     """Machines; start the same command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set, or by SLURM."""
     training_options: args.Group[TrainingOptions]
-    parameter_options: args.Group[args.ParameterOptions]
+    settings: args.Settings = ()
+    """As lam=0.15; repeatable. `vrnet methods METHOD` lists all."""
     source_options: args.Group[args.SourceOptions]
     device_options: args.Group[args.DeviceOptions]
 
@@ -88,16 +87,18 @@ class Train:
         from vrnet.data.prepared import USES
         from vrnet.devices import find_device
         from vrnet.methods.names import parse_trainable
-        from vrnet.training.fit import fit, is_first_process
+        from vrnet.methods.weights import load_weights
+        from vrnet.training.fit import find_start, fit, is_first_process, validate
         from vrnet.training.loss import loss_of
-        from vrnet.training.run import Run
+        from vrnet.training.run import Run, best_row
         from vrnet.training.settings import settings
         from vrnet.training.trainer import check_lightning
+        from vrnet.variational.cascade import Cascade, no_motion
 
-        method = parse_trainable(self.method, self.parameter_options.settings)
+        method = parse_trainable(self.method, self.settings)
         check_lightning()  # before the data are prepared, as all of this
         source = self.source_options.source(self.data)
-        find_device(self.device_options.device)  # which fails at once where there is none
+        device = find_device(self.device_options.device)  # which fails at once where there is none
         Run(self.out).check(self.resume)
         is_first = self.devices * self.nodes == 1 or is_first_process()
         if not is_first:  # of several processes, one shows more than errors
@@ -114,29 +115,19 @@ class Train:
             done = f"{result.step} of {training.steps} steps"
             print_line(f"Stopped after {done}. Go on with the same command and --resume.")
             sys.exit(130 if is_first else 0)  # Lightning kills all processes when one that it started fails
-        if is_first:
-            self.print_best(result.best, val, loss_of(method, training, train.structures.values()))
+        if is_first:  # how the best model scores, beside no registration and the model that it began with
+            loss = loss_of(method, training, train.structures.values())
+            others: dict[str, Row] = {"unregistered": {**validate(Cascade(no_motion, []), val, loss, device)}}
+            if self.start_from is not None:
+                model, _ = load_weights(find_start(self.start_from))
+                others["before fine-tuning"] = {**validate(model.to(device), val, loss, device)}
+            best, start = result.best, others.get("before fine-tuning")
+            name, key, digits = ("Dice", "val_dice", 3) if "val_dice" in best else ("loss", "val_loss", 4)
+            beside = ", ".join(f"{other} {scores[key]:.{digits}f}" for other, scores in others.items())
+            print_line(f"Best on validation after {best['step']} steps: {name} {best[key]:.{digits}f} ({beside}).")
+            if start is not None and best_row([start, best]) is start:
+                print_line(f"{self.start_from} itself is no worse: use that, or try another --rate or more steps.")
         print_line(f"Wrote weights.safetensors, metrics.csv and config.json in {self.out}.")
-
-    def print_best(self, best: "Row", val: "PreparedSplit", loss: "Loss") -> None:
-        """Say how the model that was kept scores, beside no registration and the model that it began with."""
-        from vrnet.devices import find_device
-        from vrnet.methods.weights import load_weights
-        from vrnet.training.fit import find_start, validate
-        from vrnet.training.run import best_row
-        from vrnet.variational.cascade import Cascade, no_motion
-
-        device = find_device(self.device_options.device)
-        others: dict[str, Row] = {"unregistered": {**validate(Cascade(no_motion, []), val, loss, device)}}
-        if self.start_from is not None:
-            model, _ = load_weights(find_start(self.start_from))
-            others["before fine-tuning"] = {**validate(model.to(device), val, loss, device)}
-        name, key, digits = ("Dice", "val_dice", 3) if "val_dice" in best else ("loss", "val_loss", 4)
-        beside = ", ".join(f"{other} {scores[key]:.{digits}f}" for other, scores in others.items())
-        print_line(f"Best on validation after {best['step']} steps: {name} {best[key]:.{digits}f} ({beside}).")
-        start = others.get("before fine-tuning")
-        if start is not None and best_row([start, best]) is start:
-            print_line(f"{self.start_from} itself is no worse: use that, or try another --rate or more steps.")
 
 
 @dataclass(frozen=True, kw_only=True)

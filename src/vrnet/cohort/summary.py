@@ -29,14 +29,20 @@ class Result(NamedTuple):
 
 def collect_rows(
     folder: CohortFolder, table: CohortTable, recipe: Recipe, page: str = ""
-) -> tuple[list[str], list[Row], list[Result]]:
-    """The columns of the table; one row per subject: its status, what the list says of it, and what was measured; and
-    the result of each. `page` is the name of the page that a subject may have; {subject} stands for its name."""
+) -> tuple[list[str], list[str], list[Row], list[Result]]:
+    """The columns of the table; those of them that are the list's, NAME_given where a column of ours is called NAME;
+    one row per subject: its status, what the list says of it, and what was measured; and the result of each.
+
+    `page` is the name of the page that a subject may have; {subject} stands for its name."""
     survey, results = Survey(folder, recipe), []
+    states = [survey.state(one) for one in table.subjects]
+    found = columns_of(record.row for kind, _, record in states if kind == "done")
+    measured = [name for name in found if name not in (*FIRST, *LAST)]
+    ours = {*FIRST, *LAST, *measured}
+    carried = [f"{name}_given" if name in ours else name for name in table.carried]
     rows: list[Row] = []
-    for one in table.subjects:
-        kind, why, record = survey.state(one)
-        row: Row = {**dict(zip(table.carried, one.carried, strict=True)), "subject": one.name, "status": kind}
+    for one, (kind, why, record) in zip(table.subjects, states, strict=True):
+        row: Row = {**dict(zip(carried, one.carried, strict=True)), "subject": one.name, "status": kind}
         result = Result(has_page=False)
         if kind == "done":
             row |= {**record.row, "seconds": record.seconds}
@@ -47,9 +53,8 @@ def collect_rows(
             row |= {"seconds": record.seconds, "machine": record.machine}
         rows.append(row | ({"reason": why} if why else {}))
         results.append(result)
-    middle = [name for name in columns_of(rows) if name not in (*FIRST, *LAST, *table.carried)]
-    add_suspicion(rows, middle)
-    return [*FIRST, *middle, *table.carried, *LAST], rows, results
+    add_suspicion(rows, measured)
+    return [*FIRST, *measured, *carried, *LAST], carried, rows, results
 
 
 # Which subjects to look at first: those that failed, then by verdict, then those unlike the rest of the cohort.

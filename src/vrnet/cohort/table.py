@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from unicodedata import normalize
 
@@ -159,13 +159,3 @@ def check_files(path: Path, subjects: Sequence[Subject], missing: Mapping[str, s
         raise BadInput(f"{fault}: correct the list, or give `skip_broken`, which makes failures of them")
     if len(missing) == len(subjects) >= 3:  # of fewer, each may be broken by itself
         raise BadInput(f"{fault}, which are all: is the file system of the images mounted here?")
-
-
-def rename_carried(table: CohortTable, is_taken: Callable[[str], bool]) -> tuple[CohortTable, dict[str, str]]:
-    """The list with its further columns under names that are not taken, and {name: new name} of those renamed."""
-    renamed = {}
-    for name in filter(is_taken, table.carried):
-        renamed[name] = f"{name}_given"
-        while renamed[name] in table.carried or is_taken(renamed[name]):
-            renamed[name] += "_given"
-    return replace(table, carried=tuple(renamed.get(name, name) for name in table.carried)), renamed
