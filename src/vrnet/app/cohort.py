@@ -111,9 +111,8 @@ class Cohort:
         print_line(said, "With --report, each subject has a page, which the page of the cohort leads to.")
         subjects = read_table(path).subjects
         without = [one.name for one in subjects if not one.has_labels]
-        if 0 < len(without) < len(subjects):
-            print_line(f"Without labels, which others have: {some(without)}.")
-        print_line(*missing_lines(find_missing(subjects), skip_broken=False))
+        told = [f"Without labels, which others have: {some(without)}."] if 0 < len(without) < len(subjects) else []
+        print_line(*told, *missing_lines(find_missing(subjects), skip_broken=False))
 
     def run_list(self, path: Path) -> None:
         """Do what is to do of a list, write the tables, and say what came of it."""

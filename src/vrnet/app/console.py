@@ -38,9 +38,6 @@ class Screen(Console):
 
 screen = Screen(emoji=False)
 error_screen, bar_screen = Screen(stderr=True, emoji=False), Screen(stderr=True, emoji=False)
-VERDICT_COLOURS = {"good": "green", "look": "yellow", "failed": "red"}
-MAX_STRUCTURES = 7
-"""Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
 """Until the first line of progress in a log, and between two lines."""
 
@@ -55,8 +52,8 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
     """Print the verdict of metrics.json: the level in its colour, then one line per reason and thing to try."""
     from vrnet.verdict.rules import WORDS
 
-    level = verdict["level"]
-    screen.print(Text.assemble("Verdict: ", (WORDS[level], f"bold {VERDICT_COLOURS[level]}")), soft_wrap=True)
+    level, colours = verdict["level"], {"good": "green", "look": "yellow", "failed": "red"}
+    screen.print(Text.assemble("Verdict: ", (WORDS[level], f"bold {colours[level]}")), soft_wrap=True)
     print_line(*(f"  {reason}" for reason in verdict["reasons"]), *(f"  Try: {advice}." for advice in verdict["try"]))
 
 
@@ -196,7 +193,7 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     if "dice" in metrics:
         label_names, whole = metrics.get("label_names", {}), measures.title("dice", metrics).removeprefix("Dice")
         rows = measures.by_structure({"dice": metrics["dice"], "label_names": label_names})["Dice"]
-        for row in rows if len(rows) <= MAX_STRUCTURES else []:
+        for row in rows if len(rows) <= 7 else []:  # of more structures, only the mean is shown
             table.add_row(Text(f"Dice {row.name}{whole}"), row.before, row.after)
     for row in measures.summary(metrics):
         table.add_row(Text(names.get(row.name, row.name)), row.before, row.after)

@@ -20,8 +20,6 @@ OF_A_PAIR = (
     "fixed_points", "moving_points", "space", "slices",
 )  # fmt: skip
 """Options that say nothing of a data set."""
-MAX_SHOWN = 10
-"""Lines about subjects that could not be measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,12 +108,11 @@ class Evaluate:
             console.print_line(f"hd: {legend}. docs/protocols.md defines all.")
         console.print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
         failed = summary.get("failed", {})
-        for name, reason in list(failed.items())[:MAX_SHOWN]:
-            console.print_line(f"Could not be measured, left out: {name}: {reason}")
-        if len(failed) > MAX_SHOWN:
-            console.print_line(f"{len(failed) - MAX_SHOWN:,} more could not: summary.json names them.")
+        told = [f"Could not be measured, left out: {name}: {reason}" for name, reason in failed.items()]
+        more = [f"{len(told) - 10:,} more could not: summary.json names them."] if len(told) > 10 else []
         if failed:
-            console.print_line(f"See {self.out / 'failures'} for tracebacks; the same command tries those again.")
+            advice = f"See {self.out / 'failures'} for tracebacks; the same command tries those again."
+            console.print_line(*told[:10], *more, advice)
         console.exit_if(bool(failed))
 
     def checked_pair(self) -> tuple[Path, Path, bool]:

@@ -64,7 +64,6 @@ Documentation: README.md and docs/ of the source; `make docs` makes a site."""
 
 MIN_COLUMNS, MAX_COLUMNS = 40, 100
 """Columns of the terminal: in fewer than any word has, tyro would never end; longer lines are hard to read."""
-UNREAD_STATUS = 141
 
 
 def main() -> None:
@@ -78,7 +77,7 @@ def main() -> None:
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BrokenPipeError:
-        status = UNREAD_STATUS
+        status = 141
     except BaseException as error:
         message, status = describe(error, "".join(sys.argv[1:2]))
         print_error(message)

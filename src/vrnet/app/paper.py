@@ -87,8 +87,7 @@ class Paper:
             for row in rows:
                 shown.add_row(*row)
             screen.print(shown)
-            for line in table.notes:
-                print_line(line)
+            print_line(*table.notes)
         print_line(f"Wrote {', '.join(path.name for path in written)} in {written[0].parent}.")
 
     @property

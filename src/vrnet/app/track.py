@@ -80,8 +80,7 @@ class Track:
                     write_report(result, staged, stage("drawing"))
                 others = [name for name in names if name not in transforms and exists(staged / name)]
         screen.print(result_table(result))
-        for note in result.notes():
-            print_line(f"Note: {note}")
+        print_line(*(f"Note: {note}" for note in result.notes()))
         print_verdict(verdict)
         print_line(f"Wrote {counted(len(transforms), 'transform')}, {', '.join(others)} in {self.out}.")
         exit_if(verdict["level"] == "failed")

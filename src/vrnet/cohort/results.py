@@ -27,10 +27,9 @@ from vrnet.provenance import may_be_same_commit
 Recipe = Mapping[str, Any]
 """What is done to every subject, as JSON: method, parameters, version. Results of another recipe are made again."""
 
-# What an input was when a result was made of it. As for `make` and `git`, a file of the same path, size and time is
-# unchanged; otherwise its content decides.
-
 Look = Literal["stamp", "sha256"]
+"""What an input was when a result was made of it. As for `make` and `git`, a file of the same path, size and time is
+unchanged; otherwise its content decides."""
 Inputs = Mapping[str, Any]
 """By column: the stamp or the SHA-256 of a file; the value of a column that is no file, such as the frame."""
 
@@ -156,7 +155,6 @@ class CohortFolder:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder; none if there is no such folder."""
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -235,10 +233,8 @@ def judge(folder: CohortFolder, subject: Subject, recipe: Recipe, look: Look, in
 
 
 def differences(record: Record, recipe: Recipe) -> str:
-    """How the recipe of a record differs from what is asked for, in words; nothing if it does not.
-
-    It may have a page that is not asked for. If the method was chosen by the images, as for `default`, the chosen one
-    counts too. A commit that is not known is no difference."""
+    """How the recipe of a record differs from what is asked for, in words. It may have a page that is not asked for; a
+    method that the images chose, as for `default`, counts too; a commit that is not known is no difference."""
     made = dict(record.recipe)
     if may_be_same_commit(made.get("commit"), recipe.get("commit")):
         made["commit"] = recipe.get("commit")

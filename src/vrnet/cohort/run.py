@@ -34,7 +34,7 @@ from vrnet.cohort.results import (
 )
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, UnfitMachine
-from vrnet.files import Row, json_ready, read_json, sha256, write_bytes, write_json
+from vrnet.files import Row, read_json, sha256, write_bytes, write_json
 from vrnet.provenance import __version__, commit, how_to_install, may_be_same_commit
 
 if TYPE_CHECKING:
@@ -109,11 +109,8 @@ class Task:
             os.path.relpath(file, staged): {"bytes": os.stat(file).st_size, "sha256": sha256(Path(file))}
             for file in files_below(str(staged))
         }
-        record = self.record(subject, start, inputs, row={**row, "machine": platform.node()}, files=files)
-        with (staged / DONE).open("wb") as file:
-            file.write(msgspec.json.encode(json_ready(record)))
-            file.flush()
-            os.fsync(file.fileno())
+        row |= {"machine": platform.node()}
+        write_json(self.record(subject, start, inputs, row=row, files=files), staged / DONE)
         try:
             os.rename(staged, result)  # also over an empty folder
         except OSError:
