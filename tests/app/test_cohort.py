@@ -200,7 +200,7 @@ def test_a_preview_says_what_is_missing_and_writes_nothing(vrnet, pairs, tmp_pat
     assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "done", "failed"]
 
 
-def test_a_column_of_the_list_that_has_the_name_of_a_measure_gets_another_before_the_work(vrnet, pairs, tmp_path):
+def test_a_column_of_the_list_that_has_the_name_of_a_measure_gets_another(vrnet, pairs, tmp_path):
     pairs.write_text(pairs.read_text().replace("group", "dice_after"))
     status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
     assert (status, "The column dice_after of the list is dice_after_given" in said) == (0, True)

@@ -35,14 +35,10 @@ def collect_rows(
 
     `page` is the name of the page that a subject may have; {subject} stands for its name."""
     survey, results = Survey(folder, recipe), []
-    states = [survey.state(one) for one in table.subjects]
-    found = columns_of(record.row for kind, _, record in states if kind == "done")
-    measured = [name for name in found if name not in (*FIRST, *LAST)]
-    ours = {*FIRST, *LAST, *measured}
-    carried = [f"{name}_given" if name in ours else name for name in table.carried]
     rows: list[Row] = []
-    for one, (kind, why, record) in zip(table.subjects, states, strict=True):
-        row: Row = {**dict(zip(carried, one.carried, strict=True)), "subject": one.name, "status": kind}
+    for one in table.subjects:
+        kind, why, record = survey.state(one)
+        row: Row = {"subject": one.name, "status": kind}
         result = Result(has_page=False)
         if kind == "done":
             row |= {**record.row, "seconds": record.seconds}
@@ -53,6 +49,10 @@ def collect_rows(
             row |= {"seconds": record.seconds, "machine": record.machine}
         rows.append(row | ({"reason": why} if why else {}))
         results.append(result)
+    measured = [name for name in columns_of(rows) if name not in (*FIRST, *LAST)]
+    carried = [f"{name}_given" if name in (*FIRST, *LAST, *measured) else name for name in table.carried]
+    for row, one in zip(rows, table.subjects, strict=True):
+        row |= zip(carried, one.carried, strict=True)
     add_suspicion(rows, measured)
     return [*FIRST, *measured, *carried, *LAST], carried, rows, results
 
