@@ -17,6 +17,7 @@ NAMES = [table.stem for table in TABLES]
 ASKED = {
     **{f"{name}_consistent": (name, {"budget": "consistent"}) for name in ("matched", "matched_half")},
     "averaged_long": ("averaged", {"budget": "long"}),
+    "acdc_cycles": ("acdc", {"budget": "cycles", "measured_only": True}),
     "smoothness": ("smoothness", {"alphas": (0.1,)}),
     "smoothness_central": ("smoothness", {"budget": "central"}),
     "hippocampus_half_consistent": ("hippocampus_half", {"budget": "consistent"}),

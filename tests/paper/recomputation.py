@@ -22,7 +22,7 @@ def read_csv(path):
 
 def identify(table: Path):
     """The name of the table in a file, its data set and its budget."""
-    budget = read_note(table, r'budget "(\w+)"')
+    budget = read_note(table, r'budget "([\w-]+)"')
     stem = table.stem.removesuffix(f"_{budget}")
     name = max((known for known in TABLES if f"{stem}_".startswith(f"{known}_")), key=len)
     return name, stem[len(name) + 1 :] or TABLES[name].data, budget
@@ -69,6 +69,24 @@ def compare_table(table: Path, folder: Path) -> int:
             if title in row:
                 found = float(row[title]), float(row[f"{title} std"])
                 np.testing.assert_allclose(found, recompute(seeds, measure), rtol=1e-5, atol=1e-9)
+                compared += 1
+    return compared + compare_beside(rows, identify(table), folder)
+
+
+def compare_beside(rows, identified, folder: Path) -> int:
+    """Hold the columns of another budget against its files; return how many numbers were compared."""
+    _, data, budget = identified
+    if BUDGETS[budget].beside is None:
+        return 0
+    label, other = BUDGETS[budget].beside
+    kept = [row for row in read_csv(folder / data / "rows.csv") if (row["protocol"], row["seed"]) == (other.name, "0")]
+    compared = 0
+    for row in rows:
+        for title, measure in COLUMNS.items():
+            if row.get(f"{title}, {label}"):
+                own = [one for one in kept if one["method"] == row["method"]]
+                found = float(row[f"{title}, {label}"]), float(row[f"{title}, {label} std"])
+                np.testing.assert_allclose(found, recompute([own], measure), rtol=1e-5, atol=1e-9)
                 compared += 1
     return compared
 

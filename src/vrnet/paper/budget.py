@@ -34,6 +34,8 @@ class Budget:
     """How long a method is timed, after one pair to warm up."""
     data_sets: Mapping[str, str] = field(default_factory=dict)
     """By data set, the one that is read in its place: the same subjects, measured alike, with more to train on."""
+    beside: "tuple[str, Budget] | None" = None
+    """A budget whose results tables show, too, and what they call it."""
     alphas_of: "Budget | None" = None
     """The budget whose trainings decide on α of each method, where a table chooses it; its own, if not given."""
 
@@ -97,6 +99,7 @@ AS_PUBLISHED = replace(
     training=PRESET | {data: replace(PRESET[data], augmentation=None) for data in PRESET if data != "hippocampus"},
 )
 WHOLE_CYCLES: dict[str, Any] = {"trained_as": {}, "data_sets": {"acdc": "acdc-cycles"}}
+TWO_PHASES = "ED and ES alone"
 QUICK = Budget(
     "quick",
     {2: 2, 3: 2},
@@ -118,8 +121,10 @@ def to_the_last_step(training: Training) -> Training:
 BUDGETS = {
     "paper": AS_PUBLISHED,
     "augmented": AUGMENTED,
-    "cycles": AS_PUBLISHED.changed("cycles", to_the_last_step, **WHOLE_CYCLES),
-    "cycles-augmented": AUGMENTED.changed("cycles-augmented", to_the_last_step, **WHOLE_CYCLES),
+    "cycles": AS_PUBLISHED.changed("cycles", to_the_last_step, beside=(TWO_PHASES, AS_PUBLISHED), **WHOLE_CYCLES),
+    "cycles-augmented": AUGMENTED.changed(
+        "cycles-augmented", to_the_last_step, beside=(TWO_PHASES, AUGMENTED), **WHOLE_CYCLES
+    ),
     "short": SHORT,
     "central": SHORT.changed("central", lambda training: replace(training, smoothness="CentralDiffusion")),
     "consistent": CONSISTENT,

@@ -224,14 +224,18 @@ def build_table(
     notes = table_notes(spec, results, entries)
     if chosen and len(alphas) > 1:
         notes += alpha_notes(chosen, alphas, results.budget, entries)
+    if results.budget.beside:
+        label, budget = results.budget.beside
+        notes.append(f'{label}: budget "{budget.name}", one seed.')
     if left_out:
         notes.append(f'Not measured yet, budget "{results.budget.name}": {", ".join(left_out)}.')
     title = spec.title if study.data == spec.data else f"{spec.title}: measured on {study.data}, not on {spec.data}"
-    return Table(title, list(entries), build_columns(name, results, entries), notes)
+    return Table(title, list(entries), build_columns(name, results, entries, measured_only), notes)
 
 
-def build_columns(name: str, results: Results, entries: Entries) -> list[Column]:
-    """Measures; their significance where all are shown; seconds per pair; what was published, by data set."""
+def build_columns(name: str, results: Results, entries: Entries, known_only: bool = False) -> list[Column]:
+    """Measures; their significance where all are shown; seconds per pair; what another budget has; what was published,
+    by data set."""
     spec, rows = specs.TABLES[name], {method: results.mean_rows(group) for method, group in entries.items()}
     measured = columns_of([subjects[0] for subjects in rows.values()])
     measures = spec.measures or [column for column in measured if column not in ("subject", "seconds")]
@@ -243,8 +247,17 @@ def build_columns(name: str, results: Results, entries: Entries) -> list[Column]
     if spec.has_times:
         timed = {n: group[0].method for n, group in entries.items() if n != "identity" and not group[0].is_averaged}
         for device, label in DEVICES.items():
-            times = {n: seconds_per_pair(results.out, results.budget, m, results.d, device) for n, m in timed.items()}
+            seconds = partial(seconds_per_pair, results.out, results.budget)
+            times = {n: seconds(m, results.d, device, known_only) for n, m in timed.items()}
             columns.append(Column(f"s {label}", times))
+    if results.budget.beside:
+        label, budget = results.budget.beside
+        other = replace(results, budget=budget)
+        learned = [other.entry(name, first.training.alpha) for name, (first, *_) in entries.items() if first.training]
+        rows = {str(entry.method): other.rows(entry) for entry in learned if other.has(entry)}
+        columns += [
+            replace(column, title=f"{column.title}, {label}") for column in measure_columns(rows, specs.OVERLAP)
+        ]
     for data in filter(None, (spec.data, spec.also_published)):
         published = published_values(data if name == spec.data else f"{name}_{data}")
         label = f"published on {data}" if spec.also_published else "published"
@@ -324,13 +337,15 @@ MAX_TIMED_PAIRS = 20
 PHANTOM_SEED = 7
 
 
-def seconds_per_pair(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
+def seconds_per_pair(
+    out: Path, budget: Budget, method: Method, d: int, device: str, known_only: bool = False
+) -> str | None:
     """As measured before, or else now, to three digits; None where the method has no such device here."""
     images = timed_images(budget, d)
     name, size, kept = file_name(method), shape_text(images.shape), read_times(out, device)
     known = [row["seconds"] for row in kept if (row["method"], row["shape"]) == (name, size)]
     if not known:
-        if device == "cuda" and not (torch.cuda.is_available() and "cuda" in method.devices):
+        if known_only or (device == "cuda" and not (torch.cuda.is_available() and "cuda" in method.devices)):
             return None
         place = torch.device(device)
         pair = phantom(PHANTOM_SEED, images.shape, images.spacing)
