@@ -58,6 +58,8 @@ class Track:
         from vrnet.report.cine import CURVES, REPORT_FILES
         from vrnet.report.cine_figures import write_report
 
+        if self.labels is None:
+            args.refuse_options(self, ("label_names",), "without labels of the reference: give --labels")
         find_device(self.device_options.device)  # which fails at once where there is none
         with stage_progress() as stage:
             stage("reading")
