@@ -12,7 +12,6 @@ from vrnet.cardiac.wall import (
     anterior_direction,
     base_to_apex,
     contour_radii,
-    covered_arc,
     find_insertions,
     find_ring,
     find_rings,
@@ -96,10 +95,17 @@ def test_angles_grow_along_the_septum(anterior, inferior):
 
 
 def test_an_arc_is_all_but_the_largest_gap():
-    assert covered_arc(np.array([350.0, 10.0, 60.0, 100.0, 300.0])) == (300.0, 100.0)
-    assert covered_arc(np.array([350.0, 10.0, 30.0])) is None
-    assert covered_arc(np.arange(0.0, 360.0, 5.0)) is None
-    assert covered_arc(np.array([])) is None
+    labels = ring()
+    radius, angle = polar(labels.shape, SPACING)
+    degrees, near = np.degrees(angle) % 360, (radius >= 25) & (radius < 28)
+    found, rv = find_ring(0, labels == MYO, SPACING), np.zeros(labels.shape, bool)
+    for low, high in ((345, 15), (55, 65), (90, 100), (295, 305)):
+        is_in_arc = (degrees > low) & (degrees < high) if low < high else (degrees > low) | (degrees < high)
+        rv |= near & is_in_arc
+    ends = find_insertions(found, rv, SPACING, (0.0, -1.0))
+    assert (ends.anterior_deg, ends.inferior_deg) == (pytest.approx(296, abs=2), pytest.approx(99, abs=2))
+    for part in (near & (degrees < 40), near, near & False):
+        assert find_insertions(found, part, SPACING, (0.0, -1.0)) is None
 
 
 def test_a_right_ventricle_that_does_not_touch_or_a_front_across_the_slice_says_nothing():

@@ -8,17 +8,7 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.phantom.anatomy import LV, MYO, Heart, RandomSource, norm
-from vrnet.phantom.cycle import (
-    NORMAL,
-    Infarct,
-    Scanner,
-    anterior_insertion,
-    contours,
-    green_strain,
-    measure_rings,
-    share_inside,
-    voxel_positions,
-)
+from vrnet.phantom.cycle import NORMAL, Infarct, Scanner, exact_strain, green_strain, share_inside, voxel_positions
 
 
 @pytest.fixture
@@ -56,14 +46,18 @@ def test_the_wall_encloses_the_cavity_and_is_as_thick_as_drawn():
 # An infarct.
 
 
+def insertion_of(heart):
+    return Infarct.of(heart, [1], remaining=0.2, is_stack=True).insertion
+
+
 def at(heart, psi_deg):
     """The direction at an angle from the anterior insertion along the septum."""
-    angle = torch.tensor(anterior_insertion(heart) - torch.pi * psi_deg / 180)
+    angle = torch.tensor(insertion_of(heart) - torch.pi * psi_deg / 180)
     return torch.stack([angle.cos(), angle.sin()])
 
 
 def test_the_anterior_insertion_is_where_the_right_ventricle_ends(heart):
-    angle = torch.tensor(anterior_insertion(heart)).double() + torch.tensor([-0.01, 0.01]).double()
+    angle = torch.tensor(insertion_of(heart)).double() + torch.tensor([-0.01, 0.01]).double()
     epi = heart.radii(angle.cos())[1]
     p = torch.stack([epi * angle.cos(), epi * angle.sin(), torch.full_like(epi, heart.belly)])
     inside, outside = heart.right_ventricle(p)
@@ -121,8 +115,10 @@ def test_green_strain_is_that_of_automatic_differentiation(motion):
 def test_contours_of_a_round_heart_are_circles(motion):
     heart = replace(motion.heart, oval=0.0, asymmetry=0.0)
     inner, outer = heart.endo, heart.endo + heart.wall
-    rings = torch.stack(contours(heart, torch.tensor([heart.belly, 500.0]).double()))
-    endo, middle, epi, area = measure_rings(rings)
+    still = replace(motion, heart=heart).part_way(0.0, 0.0)
+    nowhere = torch.ones(3, 1, 1, 2), torch.zeros(1, 1, 2, dtype=torch.uint8)
+    found = exact_strain([still], *nowhere, torch.tensor([heart.belly, 500.0]))
+    endo, middle, epi, area = (part[0].double() for part in vars(found).values() if part.dim() == 2)
     circles = [2 * torch.pi * r for r in (inner, (inner + outer) / 2, outer)]
     torch.testing.assert_close(
         [endo[0], middle[0], epi[0]], [torch.tensor(c).double() for c in circles], rtol=1e-4, atol=0

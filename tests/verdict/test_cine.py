@@ -8,6 +8,7 @@ import pytest
 
 from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import strain
+from vrnet.cardiac.volumes import SliceCurves
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
@@ -21,9 +22,9 @@ from vrnet.verdict.cine import (
     NOTHING,
     CineEvidence,
     Extreme,
+    extremes_of_slices,
     extremes_of_whole,
     judge_cine,
-    slice_stillness,
     unevenness,
     unmatched_by_slice,
     where_to_look,
@@ -134,12 +135,14 @@ def test_a_still_slice_is_told_by_how_much_less_it_moves_than_those_that_move(si
     n, z = 20, len(sizes)
     fields = np.zeros((n, 2, 5, 6, z))
     fields[:, 0] = np.sin(pi * np.arange(n) / n)[:, None, None, None] * np.array(sizes)
-    found = slice_stillness(fields, np.ones((5, 6, z)), 2, list(range(z)))
+    curves = SliceCurves(tuple(range(z)), *np.zeros((5, z, n)))
+    others = np.ones((5, 6, z)), 2, curves, 0, np.zeros((z, n))
+    found = [each["stillness"] for each in extremes_of_slices(fields, *others)]
     typical = np.median([size for size in sizes if size >= 0.05 * max(sizes)])
     assert [found[k].value for k in range(z)] == pytest.approx(1 - np.array(sizes) / typical)
     assert [k for k in range(z) if found[k].value > 0.8] == still
-    assert {each.frame for each in found.values()} == {10}
-    assert slice_stillness(0 * fields, np.ones((5, 6, z)), 2, [0, 1]) == {0: NOTHING, 1: NOTHING}
+    assert {each.frame for each in found} == {10}
+    assert not any("stillness" in each for each in extremes_of_slices(0 * fields, *others))
 
 
 def with_measure(good, rule, value):

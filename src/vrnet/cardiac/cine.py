@@ -192,9 +192,10 @@ class CineResult:
     @cached_property
     def verdict(self) -> "Verdict":
         """What the tracking is worth: good, look or failed, why, and what to try."""
-        from vrnet.verdict.cine import verdict_of
+        from vrnet.verdict.cine import Run, judge_cine
 
-        return verdict_of(self)
+        dimension = len(self.cine.grid.shape) - (self.slice_axis is not None)
+        return judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))
 
     def notes(self) -> list[str]:
         """What a reader should know beside the verdict."""

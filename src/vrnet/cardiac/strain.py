@@ -1,8 +1,7 @@
 """E = ½(FᵀF − I), F = I + ∇u, and (L − L₀)/L₀: how the wall of the left ventricle deforms, in percent.
 
 u takes the reference to a frame, in mm. Derivatives are taken within slices alone: what moves across slices counts,
-what differs between them does not. Directions are those away from the LV centre of each slice and around it.
-"""
+what differs between them does not. Directions are those away from the LV centre of each slice and around it."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -236,13 +235,13 @@ class Strain:
 
     def as_json(self) -> dict[str, Any]:
         """Peaks of every region by every measure, what these mean, and which slices they come from."""
-        peaks = {region: {name: self.peak(name, region) for name in TITLES} for region in self.regions}
+
+        def peak(name: str, region: str) -> dict[str, Any] | None:
+            return found._asdict() if (found := self.peak(name, region)) else None
+
         return {
             "definitions": {m.name: m.definition for m in MEASURES},
-            "peaks": {
-                region: {name: peak and peak._asdict() for name, peak in found.items()}
-                for region, found in peaks.items()
-            },
+            "peaks": {region: {name: peak(name, region) for name in TITLES} for region in self.regions},
             "slices": self.slices,
             "slices_left_out": [vars(left) for left in self.left_out],
             "levels": self.doubt_about_levels or "thirds of the slices, from base to apex",
@@ -293,6 +292,13 @@ def strain(
     areas = np.linalg.norm(np.cross(*diagonals, axis=1), axis=1) / 2
     measured = [*averages(E, weights), *averages(E, middle), *engineering_strain(lengths, areas, steps)]
     percent = np.stack(measured, 1).round(DIGITS) + 0.0  # which is no -0
+
+    # What becomes of the length of the middle, and of the area, of every sixth of the wall at a level.
+    starts = np.arange(0, 360, SIXTH_STEP_DEG)
+    is_in_sixth = (around - starts[:, None]) % 360 < SIXTH_DEG
+    of_sixths = (steps[1 : 1 + len(LEVELS), None] * is_in_sixth).reshape(-1, len(around))
+    _, midwall, _, thickness = engineering_strain(lengths, areas, of_sixths)
+    area = 100 * ((1 + midwall / 100) * (1 + thickness / 100) - 1)
     return Strain(
         percent[: len(names)],
         names,
@@ -300,7 +306,7 @@ def strain(
         slices=tuple(ring.slice for ring in rings),
         left_out=tuple(stack.left_out),
         insertions=tuple(found) if found else None,
-        sixths=sixths_of_wall(lengths, areas, steps[1 : 1 + len(LEVELS)], around),
+        sixths=np.stack([midwall, area]).reshape(2, len(LEVELS), len(starts), -1),
         by_slice=percent[len(names) :],
         covered_mm=len(rings) * spacing[stack.order[2]] if labels.ndim == 3 else None,
     )
@@ -323,21 +329,6 @@ def regions_and_rings(
     return tuple(found), np.stack([*found.values(), *(ring == k for k in range(rings))]).astype(float)
 
 
-def sixths_of_wall(
-    lengths: Float[ndarray, "f k r a"],
-    areas: Float[ndarray, "f r a"],
-    levels: Float[ndarray, "level n"],
-    angle_deg: Float[ndarray, " n"],
-) -> Float[ndarray, "2 level p t"]:
-    """What becomes of the length of the middle, and of the area, of every sixth of the wall at a level; in percent."""
-    starts = np.arange(0, 360, SIXTH_STEP_DEG)
-    windows = (angle_deg - starts[:, None]) % 360 < SIXTH_DEG
-    steps = (levels[:, None] * windows).reshape(-1, len(angle_deg))
-    _, middle, _, thickness = engineering_strain(lengths, areas, steps)
-    area = 100 * ((1 + middle / 100) * (1 + thickness / 100) - 1)
-    return np.stack([middle, area]).reshape(2, len(LEVELS), len(starts), -1)
-
-
 def averages(E: Float[ndarray, "k t n"], weights: Float[ndarray, "r n"]) -> Float[ndarray, "k r t"]:
     """Means of strains over regions; NaN over one without voxels."""
     with np.errstate(invalid="ignore"):
@@ -355,12 +346,9 @@ def engineering_strain(
         return 100 * (measured[..., 1:] / measured[..., :1] - 1)
 
 
-# E = ½(FᵀF − I) at every voxel of the wall: strain as a picture, where `strain` has means over regions.
-
-
 @dataclass(frozen=True)
 class StrainMap:
-    """Green strain of the voxels of the reference's wall, in the slices where it is a closed ring."""
+    """Green strain of each voxel of the reference's wall, in the slices where it is a closed ring."""
 
     index: Integer[ndarray, "3 n"]  # of the voxels, within slices and then across them
     radial: Float[ndarray, "t n"]  # away from the centre of the slice, in percent

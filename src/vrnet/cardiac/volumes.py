@@ -145,21 +145,16 @@ def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[n
     return array[:, None] if across is None else np.moveaxis(array, 1 + across, 1)
 
 
-# What becomes of each slice of a tracked cine: the areas of cavity and wall, strain, and muscle in the cavity.
-
-
 @dataclass(frozen=True)
 class SliceCurves:
     """Curves of every slice, k, whose wall or cavity the reference shows, as in slices.csv; NaN is not measured."""
 
-    slices: tuple[int, ...]
-    """Counted as in the array."""
+    slices: tuple[int, ...]  # counted as in the array
     cavity_mm2: Float[ndarray, "k t"]
     wall_mm2: Float[ndarray, "k t"]
     green_circumferential_percent: Float[ndarray, "k t"]
     green_radial_percent: Float[ndarray, "k t"]
-    muscle_in_cavity_percent: Float[ndarray, "k t"]
-    """Of the cavity: see `CavityMuscle`."""
+    muscle_in_cavity_percent: Float[ndarray, "k t"]  # of the cavity: see `CavityMuscle`
 
 
 def slice_curves(

@@ -1,8 +1,7 @@
 """The wall of the left ventricle in short-axis slices: rings about a centre, r_endo(θ) ≤ r ≤ r_epi(θ), and segments.
 
 Label maps are (x, y, z) with slices across z; x, y and radii are in mm, angles in radians from x to y. A slice whose
-wall is no closed ring has no cavity to look from, and is left out.
-"""
+wall is no closed ring has no cavity to look from, and is left out."""
 
 from dataclasses import dataclass
 
@@ -155,22 +154,16 @@ def find_insertions(
     """The ends of the arc along which the RV touches the LV; None where it does not, or none of them is anterior."""
     radius, angle = ring.polar(np.argwhere(rv) * np.array(spacing))
     epi = np.interp(angle, ring_angles(), ring.epi, period=2 * np.pi)
-    arc = covered_arc(np.degrees(angle[radius - epi < CONTACT_MM]))
-    if arc is None or np.hypot(*anterior) < SMALLEST_COSINE:
+    touching = np.sort(np.degrees(angle[radius - epi < CONTACT_MM]))
+    if not len(touching) or np.hypot(*anterior) < SMALLEST_COSINE:
         return None
+    gaps = np.diff(touching, append=touching[0] + 360)  # the arc is all but the largest of them
+    last = int(gaps.argmax())
+    if not SMALLEST_CONTACT_DEG <= 360 - gaps[last] <= LARGEST_CONTACT_DEG:
+        return None
+    arc = float(touching[(last + 1) % len(touching)]), float(touching[last])
     ends = sorted(arc, key=lambda end: np.cos(np.radians(end)) * anterior[0] + np.sin(np.radians(end)) * anterior[1])
     return Insertions(anterior_deg=ends[1], inferior_deg=ends[0])
-
-
-def covered_arc(angles_deg: Float[ndarray, " n"]) -> tuple[float, float] | None:
-    """The ends of the arc that angles cover: all but the largest gap between them; None if it is no septum."""
-    if not len(angles_deg):
-        return None
-    angles = np.sort(angles_deg % 360)
-    gaps = np.diff(angles, append=angles[0] + 360)
-    last = int(gaps.argmax())
-    is_septum = SMALLEST_CONTACT_DEG <= 360 - gaps[last] <= LARGEST_CONTACT_DEG
-    return (float(angles[(last + 1) % len(angles)]), float(angles[last])) if is_septum else None
 
 
 def insertions_of_rings(

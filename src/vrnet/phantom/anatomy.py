@@ -1,8 +1,7 @@
 """The chest of a made-up patient at end-diastole, as functions of a point p = (x, y, z).
 
 Lengths are in mm from the middle of the grid: x runs across the picture, y down it (anterior to posterior), z along the
-axis of the left ventricle from base to apex. A surface is a signed distance, negative inside.
-"""
+axis of the left ventricle from base to apex. A surface is a signed distance, negative inside."""
 
 from dataclasses import dataclass
 from functools import reduce

@@ -2,8 +2,7 @@
 
 The anatomy A is a function of end-diastolic position, the motion φ_t a map in closed form: I_t = A ∘ φ_t⁻¹, then
 blurred and made noisy. A stack has its slices across the last axis, from base to apex; unless it is asked to move
-through the planes, tissue stays in its slice.
-"""
+through the planes, tissue stays in its slice."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -70,7 +69,7 @@ class Infarct:
 
     segments: tuple[Segment, ...]
     remaining: float
-    insertion: float  # angle of the anterior insertion from a to b, in radians
+    insertion: float  # angle of the anterior insertion, on the epicardium at the belly, from a to b, in radians
     levels: tuple[Range, Range, Range]
 
     @classmethod
@@ -84,7 +83,11 @@ class Infarct:
         if not any(is_stack or LEVELS[segment.level] == "mid" for segment in found):
             known = "1 to 16" if is_stack else "7 to 12, those of a mid-ventricular slice"
             raise BadInput(f"`infarct` names none of the segments {known}")
-        return cls(found, remaining, anterior_insertion(heart), levels)
+        angle = torch.linspace(0, torch.pi, 3601, dtype=torch.float64)
+        epi = heart.radii(angle.cos())[1]
+        rim = torch.stack([epi * angle.cos(), epi * angle.sin(), torch.full_like(epi, heart.belly)])
+        insertion = float(angle[heart.right_ventricle(rim) < 0].max())  # where the RV ends, anteriorly
+        return cls(found, remaining, insertion, levels)
 
     def __call__(self, direction: Float[Tensor, "2 *s"], z: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
         """The share of the contraction that is left, in a direction from the LV axis and at a level z."""
@@ -95,14 +98,6 @@ class Infarct:
             around = torch.sigmoid((radians(segment.half_width_deg) - off.abs()) / EDGE_RAD)
             inside = inside + around * torch.sigmoid((z - low) / EDGE_MM) * torch.sigmoid((high - z) / EDGE_MM)
         return 1 - (1 - self.remaining) * inside
-
-
-def anterior_insertion(heart: Heart) -> float:
-    """The angle from a to b at which the RV ends, anteriorly, on the epicardium of the LV at the belly; in radians."""
-    angle = torch.linspace(0, torch.pi, 3601, dtype=torch.float64)
-    epi = heart.radii(angle.cos())[1]
-    rim = torch.stack([epi * angle.cos(), epi * angle.sin(), torch.full_like(epi, heart.belly)])
-    return float(angle[heart.right_ventricle(rim) < 0].max())
 
 
 # What stands between tissue and image: the coil, a blur, noise.
@@ -220,7 +215,12 @@ def exact_strain(
     rings, measured = contours(beat[0].heart, levels.double()), []
     for t, motion in enumerate(beat):
         maps[:, t, inside] = torch.stack(green_strain(motion, wall)).float()
-        measured.append(measure_rings(torch.stack([motion.forward(ring) for ring in rings])))
+        moved = torch.stack([motion.forward(ring) for ring in rings])
+        lengths = torch.linalg.vector_norm(moved - moved.roll(1, 2), dim=1).sum(1)
+        endo, epi = moved[0], moved[2]
+        diagonals = epi - endo.roll(1, 1), epi.roll(1, 1) - endo
+        area = torch.linalg.vector_norm(torch.linalg.cross(*diagonals, dim=0), dim=0).sum(0) / 2
+        measured.append([*lengths, area])
     return ExactStrain(maps[0], maps[1], *(torch.stack(values).float() for values in zip(*measured, strict=True)))
 
 
@@ -241,15 +241,6 @@ def contours(heart: Heart, levels: Float[Tensor, " z"]) -> list[Float[Tensor, "3
     epi = epi * heart.narrowing(z, heart.length + heart.wall).sqrt()
     radii = [torch.where(endo > 0, r, torch.nan) for r in (endo, (endo + epi) / 2, epi)]
     return [torch.stack([r * angle.cos(), r * angle.sin(), z]) for r in radii]
-
-
-def measure_rings(rings: Float[Tensor, "3 3 n z"]) -> tuple[Float[Tensor, " z"], ...]:
-    """Lengths of three closed contours in mm, and the area between the first and the last in mm²."""
-    lengths = torch.linalg.vector_norm(rings - rings.roll(1, 2), dim=1).sum(1)
-    endo, epi = rings[0], rings[2]
-    diagonals = epi - endo.roll(1, 1), epi.roll(1, 1) - endo
-    area = torch.linalg.vector_norm(torch.linalg.cross(*diagonals, dim=0), dim=0).sum(0) / 2
-    return lengths[0], lengths[1], lengths[2], area
 
 
 def exact_volumes(heart: Heart, origins: list[Float[Tensor, "3 *s"]], spacing: tuple[float, ...]) -> ExactVolumes:

@@ -1,8 +1,7 @@
 """How a heart beats: φ = id + u, from end-diastole to end-systole, in closed form.
 
 φ changes one coordinate at a time, increasing in it while the others are held: so it cannot fold, and is undone by a
-search along a line.
-"""
+search along a line."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

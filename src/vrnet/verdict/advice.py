@@ -61,13 +61,6 @@ artefact = unless(lambda run: run.has_masks, "`fixed_mask` or `moving_mask`, wit
 no_folds = unless(lambda run: run.is_repaired, '`folds="repair"`')
 
 
-def drawn_on(run: Run) -> str | None:
-    """For a label map that was registered to an image; who gives two may mean them."""
-    if len(run.label_maps) != 1:
-        return None
-    return f"give as {run.label_maps[0]} the image that the labels were drawn on: it looks like the labels themselves"
-
-
 def other_contrast(run: Run) -> str:
     """Methods that compare structure; after one of them, the other."""
     left = [name for name in ("Remap", "MIND") if name not in run.method] or ["LNCC"]

@@ -107,7 +107,7 @@ def extremes_of_slices(
     if curves is None:
         return tuple(found.values())
     rows = {k: row for row, k in enumerate(curves.slices) if not np.isnan(curves.green_radial_percent[row, reference])}
-    whole, still = mean_lengths(fields, weight).max(), slice_stillness(fields, weight, axis, [*rows])
+    whole = mean_lengths(fields, weight).max()
     parts = {
         "wall_change": change(curves.wall_mm2, reference),
         "muscle_in_cavity": curves.muscle_in_cavity_percent / 100,
@@ -116,8 +116,17 @@ def extremes_of_slices(
     }
     for k, row in rows.items():
         uneven = unevenness(motions[k], weights[k], whole)._replace(slice=k)
-        measured = {name: largest(part[row], k) for name, part in parts.items()}
-        found[k] |= {"unevenness": uneven, "stillness": still[k], **measured}
+        found[k] |= {"unevenness": uneven, **{name: largest(part[row], k) for name, part in parts.items()}}
+
+    # 1 − m_k / M: m_k is the largest motion of slice k over the frames, M the median of those that move; the frame is
+    # that where they have moved farthest
+    lengths = {k: mean_lengths(motions[k], weights[k]) for k in rows}
+    most = max((length.max() for length in lengths.values()), default=0.0)
+    if most > 0:
+        moving = np.stack([length for length in lengths.values() if length.max() >= MOVING_PART * most])
+        typical, frame = float(np.median(moving.max(1))), int(np.median(moving, 0).argmax())
+        for k, length in lengths.items():
+            found[k]["stillness"] = Extreme(1 - float(length.max()) / typical, frame, k)
     return tuple(found.values())
 
 
@@ -147,21 +156,6 @@ def unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], l
     bends = mean_lengths((fields[k - 1] - 2 * fields[k] + fields[(k + 1) % n] for k in range(n)), weight)
     whole = max(mean_lengths(fields, weight).max(), least)
     return Extreme(float(bends.max() / whole) if whole else 0.0, int(bends.argmax()))
-
-
-def slice_stillness(
-    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, slices: list[int]
-) -> dict[int, Extreme]:
-    """1 − m_k / M of slices across an axis of s: m_k is the largest motion of slice k over the frames, M the median of
-    those that move. The frame is that where they have moved farthest; nothing is found where none moves."""
-    motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
-    lengths = {k: mean_lengths(motions[k], weights[k]) for k in slices}
-    most = max((length.max() for length in lengths.values()), default=0.0)
-    if most == 0:
-        return dict.fromkeys(slices, NOTHING)
-    moving = np.stack([length for length in lengths.values() if length.max() >= MOVING_PART * most])
-    typical, frame = float(np.median(moving.max(1))), int(np.median(moving, 0).argmax())
-    return {k: Extreme(1 - float(length.max()) / typical, frame, k) for k, length in lengths.items()}
 
 
 def mean_lengths(fields: Iterable[Float[ndarray, "d *s"]], weight: Float[ndarray, "*s"]) -> Float[ndarray, " t"]:
@@ -339,12 +333,6 @@ def found_in(evidence: CineEvidence) -> list[CineRule]:
         if rule.level(evidence) != "good" and not is_told:
             found.append(rule)
     return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
-
-
-def verdict_of(result: CineResult) -> Verdict:
-    """What a tracked cine is worth."""
-    dimension = len(result.cine.grid.shape) - (result.slice_axis is not None)
-    return judge_cine(result.evidence, Run(result.method, dimension, result.stack_axis is not None))
 
 
 def verdict_as_json(result: CineResult) -> dict[str, Any]:

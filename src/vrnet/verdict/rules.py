@@ -215,12 +215,15 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
         causes = [rule for rule in likely if rule.level(evidence) != "good"]
     named = [*explaining, *causes, *(rule for rule in found if not rule.is_cause)][:MAX_REASONS]
     reasons = [rule.reason(evidence) for rule in named]
-    if roles := run.label_maps:
-        said = "Both images look" if len(roles) > 1 else f"{roles[0].capitalize()} looks"
-        unlike = "" if len(roles) > 1 else ", not like an image"
-        reasons.insert(0, f"{said} like labels{unlike}: labels do not show how tissue moves between outlines.")
     blamed = [*explaining[:1], *causes[:1]] or named
-    to_try = [advice.drawn_on, *(each for rule in blamed for each in rule.to_try)]
+    to_try = [each for rule in blamed for each in rule.to_try]
+    if roles := run.label_maps:
+        looks = "Both images look like labels"
+        if len(roles) == 1:  # who gives two may mean them
+            looks = f"{roles[0].capitalize()} looks like labels, not like an image"
+            drawn_on = "the image that the labels were drawn on: it looks like the labels themselves"
+            to_try.insert(0, f"give as {roles[0]} {drawn_on}")
+        reasons.insert(0, f"{looks}: labels do not show how tissue moves between outlines.")
     level = found[0].level(evidence) if found else "look"
     run = replace(run, is_affine=max(evidence.stretch, evidence.motion) < 1e-3)  # but for what rounding adds
     return Verdict(level, tuple(reasons[:MAX_REASONS]), advice_after(run, to_try)[:MAX_ADVICE])
