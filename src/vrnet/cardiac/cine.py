@@ -192,7 +192,8 @@ class CineResult:
     @cached_property
     def verdict(self) -> "Verdict":
         """What the tracking is worth: good, look or failed, why, and what to try."""
-        from vrnet.verdict.cine import Run, judge_cine
+        from vrnet.verdict.advice import Run
+        from vrnet.verdict.cine import judge_cine
 
         dimension = len(self.cine.grid.shape) - (self.slice_axis is not None)
         return judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))

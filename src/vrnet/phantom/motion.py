@@ -170,10 +170,8 @@ class Rhythm:
     def at(cls, heart_rate: float) -> "Rhythm":
         """The rhythm at a number of beats per minute. Systole shortens by 1.7 ms per beat (Weissler et al., Circulation
         1968); whatever else the cycle loses, diastasis loses first."""
-        low, high = 40.0, 160.0
-        if not low <= heart_rate <= high:
-            said = f"give `heart_rate` from {low:g} to {high:g} per minute"
-            raise BadInput(f"a heart rate of {heart_rate:g} is none: {said}")
+        if not 40 <= heart_rate <= 160:
+            raise BadInput(f"a heart rate of {heart_rate:g} is none: give `heart_rate` from 40 to 160 per minute")
         cycle, systole = 60_000 / heart_rate, 452 - 1.7 * heart_rate
         diastole = cycle - systole
         return cls(cycle, systole, min(220.0, 0.55 * diastole), min(140.0, 0.3 * diastole))

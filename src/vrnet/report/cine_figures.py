@@ -6,10 +6,8 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy import ndarray
 from PIL import Image, ImageChops, ImageDraw, ImageFont
 
 from vrnet.cardiac.cine import CineResult
@@ -51,9 +49,6 @@ def write_report(result: CineResult, place: Path, progress: Progress | None = No
     tell(2 / 3)
     write_film(film, place / page.GIF)
     return place / page.PAGE
-
-
-# Curves.
 
 
 def curves_figure(result: CineResult, title: str) -> Figure:
@@ -134,11 +129,9 @@ def plot_curves(axes: list[Axes], result: CineResult) -> None:
         ax.set_xlabel("frame" if known is None else "ms")
 
 
-# The film, as an animated GIF.
-
-
 def write_film(film: Film, path: Path) -> None:
-    """Write the middle slice over the cycle: with contours, and beside it with strain or, without labels, the grid."""
+    """Write the middle slice over the cycle as an animated GIF: with contours, and beside it with strain or, without
+    labels, the grid."""
     points, times, file, pictures = material_points(film, film.main), film.result.cine.times_ms, BytesIO(), []
     for t in range(len(film.frames)):
         picture = film_picture(film, points, t)
@@ -171,8 +164,20 @@ def film_picture(film: Film, points: MaterialPoints, t: int) -> Image.Image:
         nodes = moved[: across * down].reshape(across, down, 2)
         for line in (*nodes, *nodes.swapaxes(0, 1)):
             pen.line([*map(tuple, line)], fill=GRID, width=OVERSAMPLING)
-    else:
-        draw_wall(right, film, points, moved, t)
+    else:  # the circumferential strain of the wall as colour, half seen through, within its outlines
+        percent = film.strain.circumferential[t, film.strain.index[2] == film.main]
+        shades = mpl.colormaps[STRAIN_MAP](0.5 + percent / (2 * COLOUR_LIMITS["circumferential"]), bytes=True)
+        covered, mask = right.copy(), Image.new("1", right.size)
+        pen = ImageDraw.Draw(covered)
+        for corners, shade in zip(points.corners, shades, strict=True):
+            colour = tuple(map(int, shade[:3]))
+            pen.polygon([*map(tuple, moved[corners])], fill=colour, outline=colour, width=2 * OVERSAMPLING)
+        for label, first, length in points.outlines:
+            if label == film.heart.wall:  # inside the outer line, and not inside the inner one
+                inside = Image.new("1", mask.size)
+                ImageDraw.Draw(inside).polygon([*map(tuple, moved[first : first + length])], fill=1)
+                mask = ImageChops.logical_xor(mask, inside)
+        right.paste(Image.blend(right, covered, WALL_OPACITY), mask=mask)
     for pen in (ImageDraw.Draw(left), ImageDraw.Draw(right)):
         for label, first, length in points.outlines:
             closed = [*map(tuple, moved[first : first + length]), tuple(moved[first])]
@@ -202,27 +207,6 @@ def draw_strip(picture: Image.Image, film: Film, t: int) -> None:
     picture.paste(Image.fromarray(shades), (left, y - em // 4))
     pen.text((left - em // 2, y), f"circumferential strain  −{limit:.0f} %", "white", font, anchor="rm")
     pen.text((right + em // 2, y), f"{limit:.0f} %", "white", font, anchor="lm")
-
-
-def draw_wall(picture: Image.Image, film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int) -> None:
-    """The circumferential strain of the wall as colour, half seen through, within its outlines."""
-    assert film.strain is not None
-    percent = film.strain.circumferential[t, film.strain.index[2] == film.main]
-    shades = mpl.colormaps[STRAIN_MAP](0.5 + percent / (2 * COLOUR_LIMITS["circumferential"]), bytes=True)
-    covered, mask = picture.copy(), Image.new("1", picture.size)
-    pen = ImageDraw.Draw(covered)
-    for corners, shade in zip(points.corners, shades, strict=True):
-        colour = tuple(map(int, shade[:3]))
-        pen.polygon([*map(tuple, moved[corners])], fill=colour, outline=colour, width=2 * OVERSAMPLING)
-    for label, first, length in points.outlines:
-        if label == film.heart.wall:  # inside the outer line, and not inside the inner one
-            inside = Image.new("1", mask.size)
-            ImageDraw.Draw(inside).polygon([*map(tuple, moved[first : first + length])], fill=1)
-            mask = ImageChops.logical_xor(mask, inside)
-    picture.paste(Image.blend(picture, covered, WALL_OPACITY), mask=mask)
-
-
-# One picture of a tracked cine, in notebooks and in the page of a cohort.
 
 
 def shown_frame(result: CineResult) -> int:

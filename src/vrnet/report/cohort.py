@@ -13,7 +13,6 @@ from vrnet.files import Row, write_bytes
 from vrnet.report.drawing import render_template
 from vrnet.verdict.rules import WORDS
 
-NO_NAMES: Mapping[str, str] = MappingProxyType({})
 HEADINGS = {
     "subject": "Subject", "status": "Status", "verdict": "Verdict", "suspicion": "Suspicion",
     "suspicion_by": "Farthest out in", "outlier": "Unlike the others in",
@@ -39,7 +38,7 @@ HEADINGS = {
 """What columns are called on the page; of those that are there twice, NAME_before and NAME_after, the common part."""
 
 
-def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
+def heading(column: str, label_names: Mapping[str, str] = MappingProxyType({})) -> str:
     """A column in words, its unit in brackets: Surface distance after (mm). Those of the user's list get a capital."""
     name, _, when = column.rpartition("_")
     if when in ("before", "after") and name in HEADINGS:
@@ -81,7 +80,7 @@ def write_index(path: Path, data: Mapping[str, Any], summary: Mapping[str, Any],
 
 def index_data(
     columns: Sequence[str], rows: Sequence[Row], carried: Sequence[str], links: Links,
-    label_names: Mapping[str, str] = NO_NAMES, results: Sequence[Result] = (),
+    label_names: Mapping[str, str] = MappingProxyType({}), results: Sequence[Result] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column.
 

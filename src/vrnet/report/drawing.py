@@ -141,15 +141,13 @@ def render_template(file: str, /, **values: Any) -> str:
     return TEMPLATES.get_template(file).render(**values)
 
 
-# Small pictures side by side, with square pixels, as one PNG file.
-
 Tile = UInt8[ndarray, "w h"] | UInt8[ndarray, "w h 3"]
 """A picture in grey or in colour: axis 0 runs across it, axis 1 down it."""
 
 
 def join_tiles(tiles: Sequence[Tile], spacing: tuple[float, ...], side: int, gap: int = 0) -> bytes:
-    """A PNG file of pictures of one size, the longer side of each so many pixels, with white gaps between them; in grey
-    where all of them are."""
+    """A PNG file of pictures of one size side by side, with square pixels, the longer side of each so many, and white
+    gaps between them; in grey where all of them are."""
     width, height = (n * h for n, h in zip(tiles[0].shape[:2], spacing, strict=True))
     scale = side / max(width, height)
     size = max(1, round(width * scale)), max(1, round(height * scale))

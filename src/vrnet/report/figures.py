@@ -302,14 +302,12 @@ def middle_slice(
     return turned[..., turned.shape[2] // 2].astype(np.float32), tuple(grid.spacing[axis] for axis in order[:2])
 
 
-# A small picture of a registered pair: fixed, moving and warped in one slice, side by side.
-
 THUMBNAIL = "thumbnail.png"
 MAX_SIDE_PIXELS = 128  # of the longer side of each of the three images
 
 
 def write_thumbnail(path: Path, pair: View) -> None:
-    """Write the picture, three times as wide as one image; of a volume, the slice of the page's overview."""
+    """Write fixed, moving and warped side by side; of a volume, the slice of the page's overview."""
     flat = main_cut(pair)
     write_bytes(join_tiles(image_tiles(flat), flat.grid.spacing, MAX_SIDE_PIXELS), path)
 

@@ -74,17 +74,15 @@ def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int
     return max(first - margin, 0), min(last + margin, len(is_inside))
 
 
-# The slices of a page one by one: overlap of the structures, likeness, folds and motion, and which slice is worst.
-
 LEAST_PART = 0.05
 """Slices with fewer labelled voxels, as a part of the slice that has most, are not ranked: tips overlap by chance."""
 MAX_STRUCTURES = 8  # that have a row of their own; of more, only the mean is shown
 
 
 def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] | None:
-    """The measures of each slice that a page shows, which slice is worst and why; None for one slice alone.
-
-    `names` are what the labels are called."""
+    """The measures of each slice that a page shows, which slice is worst and why; None for one slice alone. Worst is
+    where the structures that both masks show overlap least; without any, where most is folded, or else images are least
+    alike."""
     if len(slices.numbers) < 2:
         return None
     pair = slices.pair
@@ -114,7 +112,20 @@ def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] 
         measure("Folded, strict (%)", folded, max(folded.max(), 1.0), drawing.FOLD),
         measure(f"Mean motion ({pair.unit})", motion, motion.max()),
     ]
-    worst, why = find_worst(overlap, folded, alike, "" if pair.mask is None else ", or nothing of the mask,")
+
+    worst, why = None, ""
+    if overlap is not None and not np.isnan(overlap.means).all():
+        ranked = np.where(overlap.is_ranked, overlap.means, np.nan)
+        worst = int(np.nanargmin(overlap.means if np.isnan(ranked).all() else ranked))
+        why = f"lowest mean Dice, {number(overlap.means[worst])}"
+        if np.nanmin(overlap.means) < overlap.means[worst]:
+            or_outside = "" if pair.mask is None else ", or nothing of the mask,"
+            why += f"; slices that show a tip of the structures{or_outside} are not ranked"
+    elif folded.any():
+        worst, why = int(np.argmax(folded)), f"most folded, {number(folded.max())} %"
+    elif not np.isnan(alike).all():
+        worst, least = int(np.nanargmin(alike)), float(np.nanmin(alike))
+        why = f"lowest correlation of fixed and warped, {number(least)}"
     has_one_sided = overlap is not None and bool((overlap.one_sided != "").any())
     return {"measures": rows, "worst": worst, "why": why, "has_one_sided": has_one_sided}
 
@@ -166,24 +177,6 @@ def slice_overlap(slices: PageSlices, role: str) -> Overlap:
     if pair.mask is not None:
         is_ranked &= slices.take(pair.mask).any((0, 1))
     return Overlap(dice, means, np.select([only_fixed, only_other], ["fixed", "moving"], ""), is_ranked)
-
-
-def find_worst(
-    overlap: Overlap | None, folded: Float[ndarray, " n"], alike: Float[ndarray, " n"], or_outside: str
-) -> tuple[int | None, str]:
-    """Where the structures that both masks show overlap least; without any, where most is folded, or else images are
-    least alike; and by what."""
-    if overlap is not None and not np.isnan(overlap.means).all():
-        ranked = np.where(overlap.is_ranked, overlap.means, np.nan)
-        k = int(np.nanargmin(overlap.means if np.isnan(ranked).all() else ranked))
-        left_out = f"; slices that show a tip of the structures{or_outside} are not ranked"
-        is_lowest = np.nanmin(overlap.means) == overlap.means[k]
-        return k, f"lowest mean Dice, {number(overlap.means[k])}{'' if is_lowest else left_out}"
-    if folded.any():
-        return int(np.argmax(folded)), f"most folded, {number(folded.max())} %"
-    if np.isnan(alike).all():
-        return None, ""
-    return int(np.nanargmin(alike)), f"lowest correlation of fixed and warped, {number(float(np.nanmin(alike)))}"
 
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150  # of the plot of energies, in the units of page.html

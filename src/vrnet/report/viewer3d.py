@@ -5,7 +5,6 @@ each is stored less its neighbours, b(x, y) − b(x − 1, y) − b(x, y − 1) 
 
 import gzip
 from base64 import b64encode, b85encode
-from collections.abc import Mapping
 from importlib.resources import files
 from itertools import count
 from math import prod
@@ -17,7 +16,7 @@ from numpy import ndarray
 
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.report.drawing import Window, quantise, rank_labels
+from vrnet.report.drawing import quantise, rank_labels
 from vrnet.report.pair import MAX_SIDE_PIXELS, PageSlices, View
 
 MIN_SIDE_VOXELS, MAX_VOXELS = 16, 2**24
@@ -58,6 +57,15 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
     if pair.fixed_labels is not None and pair.fixed_labels.any():
         start, box = pair.inside_mask(pair.fixed_labels) != 0, pair.fixed_labels != 0
     places = np.nonzero(box)
+
+    # as many greys as MAX_GREY_BYTES allows, by what every eighth slice takes; black and white stay as they are
+    images = {name: quantise(image, *windows[name]) for name, image in pair.images.items()}
+    for step in GREY_STEPS:
+        rounded = {name: (np.rint(image / np.float32(step)) * step).clip(0, 255) for name, image in images.items()}
+        greys = {name: image.astype(np.uint8) for name, image in rounded.items()}
+        if 8 * sum(len(compress_smooth(image[..., ::8])) for image in greys.values()) <= MAX_GREY_BYTES:
+            break
+    smooth = {name: compress_smooth(image) for name, image in greys.items()} | motion
     return {
         "shape": shape, "header": nifti_header(grid),
         "to_lps": np.column_stack([grid.to_world, grid.origin]).tolist(),
@@ -69,7 +77,7 @@ def volume_data(slices: PageSlices) -> dict[str, Any]:
         "box": ([int(at.min()) for at in places], [int(at.max()) for at in places]),
         "peak": peak,  # the voxel that moves farthest, of those that are no background in fixed
         "peak_mm": float(lengths[peak]),
-        "smooth": {name: write_text(data) for name, data in {**compress_greys(pair, windows), **motion}.items()},
+        "smooth": {name: write_text(data) for name, data in smooth.items()},
         "maps": {name: write_text(gzip.compress(map_.tobytes("F"), 6, mtime=0)) for name, map_ in maps.items()},
     }  # fmt: skip
 
@@ -92,18 +100,6 @@ def compress_motion(
         if sum(map(len, found.values())) <= MAX_MOTION_BYTES or factor >= min(det.shape):
             break
     return factor, largest, found
-
-
-def compress_greys(pair: View, windows: Mapping[str, Window]) -> dict[str, bytes]:
-    """The three images in as many greys as MAX_GREY_BYTES allows, by what every eighth slice takes; black and white
-    stay as they are."""
-    images = {name: quantise(image, *windows[name]) for name, image in pair.images.items()}
-    for step in GREY_STEPS:
-        rounded = {name: (np.rint(image / np.float32(step)) * step).clip(0, 255) for name, image in images.items()}
-        greys = {name: image.astype(np.uint8) for name, image in rounded.items()}
-        if 8 * sum(len(compress_smooth(image[..., ::8])) for image in greys.values()) <= MAX_GREY_BYTES:
-            break
-    return {name: compress_smooth(image) for name, image in greys.items()}
 
 
 def compress_smooth(array: UInt8[ndarray, "x y z"]) -> bytes:
