@@ -16,7 +16,7 @@ from vrnet import Cine, track
 from vrnet.cardiac.strain import TITLES
 from vrnet.cardiac.volumes import slices_first, volumes
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.acdc import ACDC, group_of
+from vrnet.data.hearts import ACDC, read_info
 from vrnet.files import read_rows, write_rows
 from vrnet.vocabulary import LEVELS
 
@@ -74,7 +74,7 @@ def main():
             for name in (name for name in names if name not in measured):
                 (diastole, systole), labels = patients.read(name)
                 cine = Cine(np.stack([diastole.array, systole.array]), diastole.grid, name=name)
-                about = {"subject": name, "group": group_of(patients.root / name), "split": split}
+                about = {"subject": name, "group": read_info(patients.root / name)["Group"], "split": split}
                 rows.append(about | measure(cine, labels[0], labels[1], method))
                 write_rows(rows, path)
                 print(method, name, flush=True)

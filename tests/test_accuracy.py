@@ -3,7 +3,7 @@
 import pytest
 
 from vrnet import parse, register
-from vrnet.data.acdc import ACDC
+from vrnet.data.hearts import ACDC
 from vrnet.evaluation.split import measure_subject, summarise
 from vrnet.phantom import phantom
 from vrnet.vocabulary import HEART

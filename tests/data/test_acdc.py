@@ -7,7 +7,7 @@ import torch
 
 from tests.data.conftest import affine_of, brightest, heart, place, spots, write, write_acdc
 from vrnet import BadInput
-from vrnet.data.acdc import ACDC, ACDC3D, ACDCCycles, group_of
+from vrnet.data.hearts import ACDC, ACDC3D, ACDCCycles, read_info
 from vrnet.data.prepared import prepare_split
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.files import read_rows
@@ -180,6 +180,4 @@ def test_a_landmark_stays_where_it_is_in_the_world(stacks):
 
 
 def test_the_group_of_a_patient_is_that_of_its_info(root):
-    assert group_of(root / "patient001") == "NOR"
-    with pytest.raises(BadInput, match="names the Group"):
-        group_of(root)
+    assert read_info(root / "patient001")["Group"] == "NOR"

@@ -24,7 +24,6 @@ from vrnet.methods.names import (
     FAMILIES,
     MethodSpec,
     all_methods,
-    check_pinned,
     load_once,
     missing_package,
     names,
@@ -212,7 +211,7 @@ def test_weights_are_of_the_method_named_however_it_is_spelled(name, tmp_path):
 def test_weights_are_read_once_and_again_when_they_are_asked_for_again(tmp_path):
     path = saved(tmp_path)
     spec = parse_method("default", path)
-    assert spec.load() is resolve(spec, 2, None) is spec.pin().load()
+    assert spec.load() is resolve(spec, 2, None)
     saved(tmp_path, "VoxelMorph-w2")
     assert str(parse_method("default", path).load()) == "VoxelMorph-w2"
 
@@ -220,7 +219,6 @@ def test_weights_are_read_once_and_again_when_they_are_asked_for_again(tmp_path)
 def forget():
     """Be as a process that begins."""
     load_once.cache_clear()
-    check_pinned.cache_clear()
 
 
 def test_another_process_refuses_weights_that_were_replaced_since_they_were_pinned(tmp_path):

@@ -9,7 +9,7 @@ from torch import nn
 from vrnet.fields.calculus import compose, exp, smooth, warp
 from vrnet.fields.folds import smallest_determinant
 from vrnet.methods.names import parse_trainable
-from vrnet.networks.denoisers import FlowDataStep, FlowRecurse, Plain, Predict, Recurse, Residual, apply_padded, flow
+from vrnet.networks.denoisers import FlowDataStep, Plain, Predict, Recurse, Residual, apply_padded, flow
 from vrnet.variational.cascade import DataStep, State
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.linearize import Masks, linearize
@@ -166,7 +166,7 @@ def test_the_denoiser_is_composed_after_the_field_it_is_given(d, smooth_image):
     I0, I1 = (smooth_image(shape, 2, k) for k in (0, 1))
     u, velocity = (3 * torch.cat([smooth_image(shape, 4, k + i) - 0.5 for i in range(d)], 1) for k in (2, 7))
     net = Answer(lambda x: velocity / 10)
-    v = FlowRecurse(net)(State(u, linearize(I0, I1, u, (1.0,) * d))).v
+    v = Recurse(net, along_flow=True)(State(u, linearize(I0, I1, u, (1.0,) * d))).v
     torch.testing.assert_close(v, compose(u, flow(velocity)))
     torch.testing.assert_close(net.seen, torch.cat([I0, warp(I1, u)], dim=1))
 

@@ -35,8 +35,8 @@ def test_an_averaged_method_has_results_of_its_own_and_the_training_of_the_plain
     plain, averaged = (made.results.entry(name) for name in ("VoxelMorph", "VoxelMorph+average"))
     assert made.results.run_folder(averaged) == made.results.run_folder(plain)
     made.complete([averaged, plain])
-    assert made.results.config(averaged)["method"] == f"{plain.method}+average"
-    assert made.results.config(averaged)["weights_sha256"] == made.results.config(plain)["weights_sha256"]
+    assert made.results.run(averaged).config["method"] == f"{plain.method}+average"
+    assert made.results.run(averaged).config["weights_sha256"] == made.results.run(plain).config["weights_sha256"]
     assert made.results.rows(averaged) != made.results.rows(plain)
     assert [str(method) for method in made.methods([plain, averaged])] == [plain.name, averaged.name]
 
@@ -106,7 +106,8 @@ def test_what_is_collected_is_what_the_folders_had(study):
     training = {"method": entries[0].name, "subjects": {"train": ["a"]}, "training": {"alpha": 0.05}}
     write_json(training, run / "config.json")
     write_rows([{"step": 2, "loss": 0.5, "val_dice": 0.75}], run / "metrics.csv")
-    rows, configs = ([read(entry) for entry in entries] for read in (made.results.rows, made.results.config))
+    rows = [made.results.rows(entry) for entry in entries]
+    configs = [made.results.run(entry).config for entry in entries]
     assert collect(made.results.out) == sorted(f"phantom/quick/{entry.folder_name}" for entry in entries)
     for entry in entries:
         rmtree(made.results.folder(entry))
@@ -114,7 +115,7 @@ def test_what_is_collected_is_what_the_folders_had(study):
     assert all(map(made.results.has, entries))
     np.testing.assert_equal([made.results.rows(entry) for entry in entries], rows)
     for entry, config in zip(entries, configs, strict=True):
-        assert config.items() <= made.results.config(entry).items()
+        assert config.items() <= made.results.run(entry).config.items()
     (line,) = (json.loads(text) for text in (made.results.out / "phantom" / "configs.jsonl").open() if "fit" in text)
     assert line["validations"] == [{"step": 2, "loss": 0.5, "val_dice": 0.75}]
     write_result(made.results, entries[0], [(0.9, 1.0)])  # measured again: it takes the place of the first

@@ -88,7 +88,7 @@ def test_the_folder_of_a_method_says_what_its_numbers_depend_on(done):
     results, entry = done.study.results, done.entries[1]
     folders = {path.name for path in (results.out / "phantom" / "quick").iterdir()}
     assert folders == {"identity", "VoxelMorph-w2_alpha0.05_seed0", "R-L2-6x1-T1-w2_alpha0.05_seed0"}
-    config = results.config(entry)
+    config = results.run(entry).config
     assert config["versions"] == versions()
     assert config["training"]["steps"] == BUDGETS["quick"].training["phantom"].steps
     assert config["parameters"] == sum(p.size for p in map(np.asarray, read_weights(done.study, entry).values()))
@@ -173,7 +173,7 @@ def test_networks_are_trained_with_other_seeds_and_on_as_many_subjects_as_are_as
     made.complete(entries)
     train = made.split("train", "training").names
     assert trained == [train, train[:1], train]
-    assert [made.results.config(entry)["training_subjects"] for entry in entries] == [None, 1, None]
+    assert [made.results.run(entry).config["training_subjects"] for entry in entries] == [None, 1, None]
     assert made.results.folder(entries[1]).name == f"{made.results.folder(entries[0]).name}_1subjects"
     one, other = (read_weights(made, entry) for entry in entries[::2])
     assert any(not np.array_equal(one[key], other[key]) for key in one)

@@ -13,7 +13,7 @@ from scipy import ndimage
 import vrnet
 from tests.models import Flow, card, trained
 from vrnet import BadInput, Grid, Image, InputWarning, Trained, Transform, parse, register, register_images, write_image
-from vrnet.data.acdc import ACDC
+from vrnet.data.hearts import ACDC
 from vrnet.fields.calculus import smooth, warp
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Affine

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, Transform, Verdict, judge, judge_images, register, register_images
-from vrnet.data.acdc import ACDC
+from vrnet.data.hearts import ACDC
 from vrnet.evaluation.pair import overlap, regularity, structure_evidence
 from vrnet.fields.calculus import smooth, warp
 from vrnet.images.grid import Affine

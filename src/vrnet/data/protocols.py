@@ -29,9 +29,6 @@ from vrnet.vocabulary import HEART
 
 # Grids that images are brought to, of one shape and spacing, about the centre of each image; and the images on them.
 
-INDEX_DIGITS = 6
-"""Indices are rounded to so many digits first, so that the rounding of a header does not decide which way ½ goes."""
-
 
 def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], axes: Float[ndarray, "d d"]) -> Grid:
     """The grid about the centre of an image's own grid, whose axes are the columns of `axes`."""
@@ -43,7 +40,7 @@ def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], 
 def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
     """The grid moved, by up to half a voxel of the image, so that its first voxel is on one of the image's: an image
     that has the spacing already is then only cropped and padded, not blurred."""
-    index = own.index(np.array([grid.origin])).round(INDEX_DIGITS)
+    index = own.index(np.array([grid.origin])).round(6)  # or the rounding of a header decides which way ½ goes
     nearest = own.points(np.round(index))[0]
     return Grid(grid.shape, grid.spacing, tuple(nearest.tolist()), grid.direction)
 
@@ -137,24 +134,18 @@ def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spaci
 
 
 def cycle_to_frame(
-    name: str,
-    frames: Sequence[Image],
-    fixed: int,
-    phases: Sequence[Image],
-    masks: Sequence[Image],
-    spacing: float,
-    size: int,
+    name: str, frames: Sequence[Image], fixed: int, phases: Sequence[Image], masks: Sequence[Image], here: Grid
 ) -> Sample:
-    """Every frame of a cycle to one of them, in the slices to be measured on, in size x size voxels about the centre of
-    the cine, whose border is repeated outside it. Intensities are scaled as those of both phases are for measuring."""
-    here, measured = grid_of_slices(frames[0].grid, spacing, size), grid_of_slices(phases[0].grid, spacing, SIZE)
+    """Every frame of a cycle to one of them, in the slices to be measured on, on a grid of the cine's slices, whose
+    border is repeated outside it. Intensities are scaled as those of both phases are for measuring."""
+    measured = grid_of_slices(phases[0].grid, here.spacing[0], SIZE)
     cycle = [to_batch(place_image(frame, here, repeat_border=True).array, ACROSS_STACK) for frame in frames]
     both = [to_batch(place_image(phase, measured).array, ACROSS_STACK) for phase in phases]
     none = torch.zeros_like(cycle[0], dtype=torch.bool)  # of the frames: what is beside the heart may be cut off
     scaled = rescale_jointly(*cycle, *both, inside=[none] * len(cycle))[: len(cycle)]
     chosen = choose_slices([labels_on(mask, here, ACROSS_STACK) for mask in masks], name)
     still, *moving = (scaled[t][chosen] for t in (fixed, *(t for t in range(len(cycle)) if t != fixed)))
-    return Sample(name, still.repeat(len(moving), 1, 1, 1), torch.cat(moving), (spacing, spacing))
+    return Sample(name, still.repeat(len(moving), 1, 1, 1), torch.cat(moving), here.spacing[:2])
 
 
 def choose_slices(labels: Sequence[UInt8[Tensor, "n 1 h w"]], name: str) -> list[int]:

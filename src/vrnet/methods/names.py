@@ -145,11 +145,7 @@ class MethodSpec:
     def load(self) -> Method:
         """The method, ready to register. Its model is read once per process, as long as no other is asked for;
         UnfitMachine if its weights are others than those that are pinned."""
-        if self.given is not None:
-            return self.given
-        if self.weights_sha256 is not None:
-            check_pinned(self)
-        return load_once(replace(self, weights_sha256=None))
+        return load_once(self) if self.given is None else self.given
 
     def pin(self) -> "MethodSpec":
         """For other processes, with the digest of its weights: one that starts late, or elsewhere, refuses others."""
@@ -184,19 +180,14 @@ def resolve(spec: MethodSpec, dimension: int, spacing: Spacing) -> Method:
 
 
 @lru_cache(maxsize=1)
-def check_pinned(spec: MethodSpec) -> None:
-    """UnfitMachine if the weights of a spec are others here than those that are pinned."""
-    if spec.weights_sha256 != spec.digest():
+def load_once(spec: MethodSpec) -> Method:
+    """The method of a spec; UnfitMachine if its weights are others here than those that are pinned."""
+    if spec.weights_sha256 not in (None, spec.digest()):
         which = spec.weights or f"the model for {spec.name} that comes with vrnet"
         raise UnfitMachine(
             f"{which} is not the file of weights that this run began with, as {platform.node()} sees it: put that "
             "back, install the same vrnet everywhere, or start again"
         )
-
-
-@lru_cache(maxsize=1)
-def load_once(spec: MethodSpec) -> Method:
-    """The method of a spec."""
     alone, given = without_average(spec.name), read_settings(spec.settings)
     is_default = alone.casefold() == "default"
     if spec.weights is not None:

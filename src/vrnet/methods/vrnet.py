@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -46,7 +47,7 @@ DENOISERS = {
     "R": Denoiser("residual", denoisers.Residual),
     "U": Denoiser("plain", lambda net: denoisers.Plain(he_initialised(net))),
     "C": Denoiser("image-aware", denoisers.Recurse, sees_images=True),
-    "D": Denoiser("image-aware diffeomorphic", denoisers.FlowRecurse, sees_images=True, is_diffeomorphic=True),
+    "D": Denoiser("image-aware diffeomorphic", partial(denoisers.Recurse, along_flow=True), True, True),
 }
 
 

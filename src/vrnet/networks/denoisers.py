@@ -65,14 +65,17 @@ class Residual(nn.Module):
 
 
 class Recurse(nn.Module):
-    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net."""
+    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net.
 
-    def __init__(self, net: nn.Module) -> None:
+    Along a flow, v = u ∘ exp(G₁ ∗ 10 net(I0, I1(x + u)))."""
+
+    def __init__(self, net: nn.Module, along_flow: bool = False) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.along_flow = net, along_flow
 
     def forward(self, state: State) -> State:
-        return state.move_to(compose(state.v, FIELD_SCALE * apply_padded(self.net, compared_images(state))))
+        move = FIELD_SCALE * apply_padded(self.net, compared_images(state))
+        return state.move_to(compose(state.v, flow(move) if self.along_flow else move))
 
 
 class Noise(nn.Module):
@@ -148,15 +151,3 @@ class FlowDataStep(nn.Module):
     def forward(self, state: State) -> State:
         delta = self.data(state).v - state.v
         return state.move_to(compose(state.v, flow(delta)))
-
-
-class FlowRecurse(nn.Module):
-    """v = u ∘ exp(G₁ ∗ 10 net(I0, I1(x + u))): an image-aware denoiser, as `Recurse`."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, state: State) -> State:
-        velocity = FIELD_SCALE * apply_padded(self.net, compared_images(state))
-        return state.move_to(compose(state.v, flow(velocity)))

@@ -39,8 +39,6 @@ COMPARED_METHODS = {
 }
 ROWS = ("warped", "its mask, fixed outlined", "displacement", "grid", "Jacobian, folds green", "difference from fixed")
 INPUT_ROWS = ("fixed", "its mask", "moving", "its mask", "", "difference before")
-NOISE_VOXELS = 1.0
-"""Standard deviation of the noise that is added to a guess."""
 
 
 class RegisteredSlice(NamedTuple):
@@ -155,8 +153,8 @@ def field_states(method: Method, sample: Sample) -> list[ndarray]:
     I0, I1, model = sample.fixed[:1], sample.moving[:1], cast(Cascade, method.model)
     with torch.inference_mode():
         first = model.init(I0, I1, sample.spacing)
-        if not isinstance(model.init, Noise):  # a guess, to which noise is added
-            first = first + NOISE_VOXELS * torch.randn(first.shape, generator=torch.Generator().manual_seed(1))
+        if not isinstance(model.init, Noise):  # a guess, to which noise of one voxel is added
+            first = first + torch.randn(first.shape, generator=torch.Generator().manual_seed(1))
         after = [state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh]
     return [slice_of(v[0], first.shape[-1] // 2)[:2] for v in (first, *after)]
 
@@ -213,7 +211,7 @@ def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
             "method": name,
             "alpha": alpha,
             **{kind: mean_over_subjects(study.results.rows(entry), kind) for kind in ("dice_mean", "hd_mean")},
-            "val_dice": (study.results.config(entry).get("validation") or {}).get("val_dice"),
+            "val_dice": (study.results.run(entry).config.get("validation") or {}).get("val_dice"),
         }
         for name, group in entries.items()
         for alpha, entry in zip(alphas, group, strict=True)

@@ -158,9 +158,6 @@ class Results:
                 raise ValueError("it says too little")
             return Run(config, read_rows(folder / METRICS, "one row per subject"))
 
-    def config(self, entry: Entry) -> dict[str, Any]:
-        return self.run(entry).config
-
     def rows(self, entry: Entry) -> list[Row]:
         """What was measured, one row per subject; a subject may lack measures, but never that of the last column."""
         config, cells = self.run(entry)
@@ -202,7 +199,7 @@ class Results:
         """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""
         if self.has(entry):
             in_name = {*entry.method.fixed_parameters, "window"}  # which was a parameter in version 0.5, never used
-            config = self.config(entry)
+            config = self.run(entry).config
             asked, kept = (
                 {name: value for name, value in found.items() if name not in in_name}
                 for found in (method_settings(entry.method, self.d), config.get("settings") or {})
@@ -213,7 +210,7 @@ class Results:
             return
         path, settings = self.run_folder(entry) / CONFIG, json_ready(asdict(entry.training))
         with self._reading(entry):
-            measured = [self.config(entry)["training"]] if self.has(entry) else []
+            measured = [self.run(entry).config["training"]] if self.has(entry) else []
             trained = [read_json(path)["training"]] if exists(path) else []
             every = [fill_settings(kept) for kept in measured + trained]
         for kept in every:

@@ -70,7 +70,7 @@ class Study:
         done, others = len(entries) - len(missing), ", ".join(entry.folder_name for entry in missing)
         self.say(f"{done} of {len(entries)} on {self.data} are measured already; not yet: {others}.")
         for entry in entries:
-            if self.results.has(entry) and self.results.config(entry)["subjects"] != self.test.names:
+            if self.results.has(entry) and self.results.run(entry).config["subjects"] != self.test.names:
                 folder = self.results.folder(entry)
                 raise BadInput(f"{folder} was measured on other subjects: remove it, or choose another `out`")
         for entry in missing:

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from vrnet.data.dataset import Phantoms
 from vrnet.devices import capture_graph, channels_last, describe_device, synchronise, threads_for
 from vrnet.errors import BadInput, Stage, counted, shape_text, warn_of_input
 from vrnet.files import Row, columns_of, csv_text, exists, read_rows, write_bytes, write_rows
@@ -26,7 +25,6 @@ from vrnet.paper.specs import TableSpec, Value, published_values
 from vrnet.paper.study import Study, choose_alphas, has_choice, tried_by_all
 from vrnet.phantom import Phantom, phantom
 from vrnet.provenance import versions
-from vrnet.training.settings import Training
 
 # A table as it is printed: in Markdown, LaTeX and CSV.
 
@@ -223,7 +221,14 @@ def build_table(
     study.complete(list(chain.from_iterable(entries.values())))
     notes = table_notes(spec, results, entries)
     if chosen and len(alphas) > 1:
-        notes += alpha_notes(chosen, alphas, results.budget, entries)
+        by_alpha = {alpha: [method for method in chosen if chosen[method] == alpha] for alpha in alphas}
+        methods = "; ".join(f"{alpha:g} for {', '.join(group)}" for alpha, group in by_alpha.items() if group)
+        where = f' with the budget "{results.budget.alphas_of.name}"' if results.budget.alphas_of else ""
+        tried = ", ".join(f"{alpha:g}" for alpha in alphas)
+        notes.append(f"α was chosen for each method on the validation subjects{where}, from {tried}: {methods}.")
+        for method, (first, *_) in entries.items():
+            if first.training is not None and not has_choice(first):
+                notes.append(f"{method} has an α of its own, {first.training.alpha:g}.")
     if results.budget.beside:
         label, budget = results.budget.beside
         notes.append(f'{label}: budget "{budget.name}", one seed.')
@@ -242,7 +247,7 @@ def build_columns(name: str, results: Results, entries: Entries, known_only: boo
     columns = measure_columns(rows, measures)
     if spec.measures is None:
         columns += significance_columns(rows, specs.REPEATED_SUBJECTS.get(results.data, ()))
-        sizes = {method: results.config(group[0]).get("parameters", 0) for method, group in entries.items()}
+        sizes = {method: results.run(group[0]).config.get("parameters", 0) for method, group in entries.items()}
         columns.append(Column("M params", {method: f"{size / 1e6:.3g}" for method, size in sizes.items() if size}))
     if spec.has_times:
         timed = {n: group[0].method for n, group in entries.items() if n != "identity" and not group[0].is_averaged}
@@ -271,11 +276,25 @@ def build_columns(name: str, results: Results, entries: Entries, known_only: boo
 def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str]:
     """Everything that the numbers depend on."""
     every = list(chain.from_iterable(entries.values()))
-    configs = [results.config(entry) for entry in every]
+    configs = [results.run(entry).config for entry in every]
     machines = sorted({f"{config['hardware']} (torch {config['versions']['torch']})" for config in configs})
     lines = [f"{len(results.rows(every[0]))} test subjects of {results.data}; mean (standard deviation over subjects)."]
-    if learned := [group for group in entries.values() if group[0].training]:
-        lines += training_notes(results.budget.name, learned)
+    if settings := [entry.training for entry in every if entry.training]:
+        learned, first = [group for group in entries.values() if group[0].training], settings[0]
+        alphas = ", ".join(f"{alpha:g}" for alpha in sorted({one.alpha for one in settings}))
+        widths = {cast(Trainable, group[0].method).width for group in learned}
+        width = " or ".join("the paper's" if width is None else str(width) for width in sorted(widths, key=str))
+        seeds = sorted({len(group) for group in learned})
+        lines.append(
+            f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {counted(first.batch, "pair")}, '
+            f"rate {first.rate:g}, α {alphas}, width {width}, "
+            f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)"
+            f"{'; labels in training' if any(training.uses_labels for training in settings) else ''}."
+        )
+        if first.similarity or first.smoothness or first.consistency:  # the loss is not the methods' own
+            similarity, smoothness = first.similarity or "the method's own", first.smoothness or "its own smoothness"
+            both_ways = f" + {first.consistency:g} inverse consistency" if first.consistency else ""
+            lines.append(f"Loss: {similarity} + α {smoothness}{both_ways}.")
     lines += parameter_notes({name: [entry.method for entry in group] for name, group in entries.items()})
     vrnets = sorted({str(config["versions"]["vrnet"]) for config in configs})
     lines.append(f"Computed on {'; '.join(machines)}; vrnet {', '.join(vrnets)}.")
@@ -290,39 +309,6 @@ def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str
     return lines
 
 
-def training_notes(budget: str, learned: Sequence[Sequence[Entry]]) -> list[str]:
-    """How the learned methods were trained, each of which has one entry per seed."""
-    settings = [cast(Training, entry.training) for group in learned for entry in group]
-    first, alphas = settings[0], ", ".join(f"{alpha:g}" for alpha in sorted({one.alpha for one in settings}))
-    seeds, labels = sorted({len(group) for group in learned}), any(training.uses_labels for training in settings)
-    widths = {cast(Trainable, entry.method).width for group in learned for entry in group}
-    width = " or ".join("the paper's" if width is None else str(width) for width in sorted(widths, key=str))
-    notes = [
-        f'Learned methods, budget "{budget}": {first.steps} steps of {counted(first.batch, "pair")}, '
-        f"rate {first.rate:g}, α {alphas}, width {width}, "
-        f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)"
-        f"{'; labels in training' if labels else ''}."
-    ]
-    if first.similarity or first.smoothness or first.consistency:  # the loss is not the methods' own
-        similarity, smoothness = first.similarity or "the method's own", first.smoothness or "its own smoothness"
-        both_ways = f" + {first.consistency:g} inverse consistency" if first.consistency else ""
-        notes.append(f"Loss: {similarity} + α {smoothness}{both_ways}.")
-    return notes
-
-
-def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float], budget: Budget, entries: Entries) -> list[str]:
-    """Which α each method has, where it was chosen from several; who has one of its own is told apart."""
-    by_alpha = {alpha: [name for name in chosen if chosen[name] == alpha] for alpha in alphas}
-    methods = "; ".join(f"{alpha:g} for {', '.join(names)}" for alpha, names in by_alpha.items() if names)
-    tried = ", ".join(f"{alpha:g}" for alpha in alphas)
-    where = f' with the budget "{budget.alphas_of.name}"' if budget.alphas_of else ""
-    return [f"α was chosen for each method on the validation subjects{where}, from {tried}: {methods}."] + [
-        f"{name} has an α of its own, {first.training.alpha:g}."
-        for name, (first, *_) in entries.items()
-        if first.training is not None and not has_choice(first)
-    ]
-
-
 def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
     """The full names of the iterative methods that have other parameters than the tuned ones, where there are any."""
     found = {name: dict.fromkeys(str(m) for m in group if not m.is_trainable) for name, group in methods.items()}
@@ -334,30 +320,24 @@ def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
 
 FOLDER = "runtime"
 MAX_TIMED_PAIRS = 20
-PHANTOM_SEED = 7
 
 
 def seconds_per_pair(
     out: Path, budget: Budget, method: Method, d: int, device: str, known_only: bool = False
 ) -> str | None:
     """As measured before, or else now, to three digits; None where the method has no such device here."""
-    images = timed_images(budget, d)
+    images = (budget.phantoms or TIMED_PHANTOMS)[d]
     name, size, kept = file_name(method), shape_text(images.shape), read_times(out, device)
     known = [row["seconds"] for row in kept if (row["method"], row["shape"]) == (name, size)]
     if not known:
         if known_only or (device == "cuda" and not (torch.cuda.is_available() and "cuda" in method.devices)):
             return None
         place = torch.device(device)
-        pair = phantom(PHANTOM_SEED, images.shape, images.spacing)
+        pair = phantom(7, images.shape, images.spacing)
         known = [measure_seconds(method, pair, place, budget.timing_seconds)]
         row = {"method": name, "shape": size, "seconds": known[0], "hardware": describe_device(place), **versions()}
         write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), out / FOLDER / f"{device}.csv")
     return f"{known[0]:.3g}"
-
-
-def timed_images(budget: Budget, d: int) -> Phantoms:
-    """The phantoms that are timed: of the paper's shape, or those of the budget."""
-    return budget.phantoms[d] if budget.phantoms else TIMED_PHANTOMS[d]
 
 
 def read_times(out: Path, device: str) -> list[Row]:
@@ -415,7 +395,7 @@ def build_runtime_table(out: Path, budget: Budget, stage: Stage) -> Table:
         for said, cells in (("", ours), (", published", theirs))
         for d, device in places
     ]
-    shapes = [shape_text(timed_images(budget, d).shape) for d in (2, 3)]
+    shapes = [shape_text(images.shape) for images in (budget.phantoms or TIMED_PHANTOMS).values()]
     rows = [row for device in DEVICES for row in read_times(out, device) if row["shape"] in shapes]
     notes = [
         f"One pair at a time: {' and '.join(shapes)}.",
