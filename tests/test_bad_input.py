@@ -111,7 +111,7 @@ BAD = {
     "3D weights on slices": (weights(3), lambda folder: [*register()(folder), "--slices", "each", "--weights",
                              folder / "m.safetensors"], "3D model: give it volumes"),
     "evaluate a transform with weights": (weights(2), evaluate("transform.nii.gz", "--weights", "m.safetensors"),
-                                          "leave out --weights"),
+                                          "--weights would have no effect"),
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tests.app.conftest import PARTS
 from tests.models import trained
 from vrnet.devices import (
     CPU,
+    LIBRARY,
     WARM_UP_CALLS,
     Lookahead,
     ModelOnDevices,
@@ -33,7 +34,6 @@ from vrnet.devices import (
     set_threads,
     share,
     side_by_side,
-    thread_library,
     threads_for,
     use_threads,
 )
@@ -357,7 +357,7 @@ def test_a_registration_leaves_all_settings_as_they_were_and_other_threads_see_n
     assert state() == before
 
 
-@pytest.mark.skipif(thread_library() is None, reason="PyTorch was built without OpenMP")
+@pytest.mark.skipif(not hasattr(LIBRARY, "omp_set_num_threads"), reason="PyTorch was built without OpenMP")
 def test_a_thread_that_starts_meanwhile_has_the_number_of_the_process():
     with ThreadPoolExecutor(1) as pool:
         expected = pool.submit(torch.get_num_threads).result(WAIT_S)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import deepcopy
-from functools import cache
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -28,6 +27,7 @@ from vrnet.errors import BadInput, counted
 T = TypeVar("T")
 CPU = torch.device("cpu")
 ONE_THREAD_UP_TO_VOXELS = 256 * 256
+LIBRARY = ctypes.CDLL(torch._C.__file__)  # in which the OpenMP that PyTorch was built with is found, too
 
 
 def in_main_thread() -> bool:
@@ -59,9 +59,8 @@ def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
 
 
 def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
-    """function(n) of each number, in their order, computed by as many threads as PyTorch would give to one call, which
-    need not wait for each other within each convolution. Only calls from the main thread of Python are shared so: a
-    host program that has threads of its own has shared its work already."""
+    """function(n) of each number, in their order, by as many threads as PyTorch would give to one call; but for calls
+    from the main thread of Python by one: a host program that has threads of its own has shared its work already."""
     threads = torch.get_num_threads()
     workers = min(threads, len(numbers)) if in_main_thread() else 1
     if workers <= 1:
@@ -72,13 +71,10 @@ def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
 
 
 def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
-    """All threads for a network, whose convolutions are worth sharing; otherwise few where there are few voxels."""
-    return use_threads(torch.get_num_threads()) if is_network else few_threads(voxels)
-
-
-def few_threads(voxels: int) -> AbstractContextManager[None]:
-    """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more."""
-    return use_threads(1 if voxels <= ONE_THREAD_UP_TO_VOXELS else torch.get_num_threads())
+    """All threads for a network, whose convolutions are worth sharing; otherwise one for a small image: a second gains
+    nothing, and waiting for a busy core costs several times more."""
+    is_small = voxels <= ONE_THREAD_UP_TO_VOXELS and not is_network
+    return use_threads(1 if is_small else torch.get_num_threads())
 
 
 def set_threads(count: int) -> None:
@@ -87,21 +83,13 @@ def set_threads(count: int) -> None:
     ARM's convolutions ask for all cores: OpenMP gives them fewer where it may. It may where the number is 1, and
     nowhere else: OpenBLAS waits for ever for threads that it asked for and did not get."""
     torch.get_num_threads()  # which gives this thread the number of the process, if it has none yet
-    library = thread_library()
-    if library is not None:
-        library.omp_set_num_threads(count)
-        library.omp_set_dynamic(count == 1)
-        if hasattr(library, "MKL_Set_Num_Threads_Local"):
-            library.MKL_Set_Num_Threads_Local(count)
+    if hasattr(LIBRARY, "omp_set_num_threads"):  # else PyTorch was built with another way to share work
+        LIBRARY.omp_set_num_threads(count)
+        LIBRARY.omp_set_dynamic(count == 1)
+        if hasattr(LIBRARY, "MKL_Set_Num_Threads_Local"):
+            LIBRARY.MKL_Set_Num_Threads_Local(count)
     elif in_main_thread():
         torch.set_num_threads(count)
-
-
-@cache
-def thread_library() -> ctypes.CDLL | None:
-    """The OpenMP that PyTorch was built with; None if it was built with another way to share work."""
-    library = ctypes.CDLL(torch._C.__file__)  # in which its dependencies are found, too
-    return library if hasattr(library, "omp_set_num_threads") else None
 
 
 def compute_alone() -> None:
@@ -241,8 +229,7 @@ def new_stream(device: torch.device) -> Stream | None:
 
 
 class Lookahead:
-    """Calls a function on a stream of its own, beside the current one of a GPU, and at most one call ahead of it, so
-    that memory holds one more of its results; elsewhere it is called as it is."""
+    """Calls a function on a stream of its own, at most one call ahead of the current one; without a GPU, directly."""
 
     def __init__(self, device: torch.device) -> None:
         self._stream = new_stream(device)

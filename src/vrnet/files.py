@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-# What is there
-
-
 def unreadable(path: Path, reason: str) -> BadInput:
     """The refusal of a file, in one line."""
     return BadInput(f"cannot read {path}: {reason}")
@@ -49,9 +46,6 @@ def sha256(path: Path) -> str:
     """The SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# Whether files can be written
 
 
 def check_no_twin(path: Path) -> None:
@@ -94,8 +88,6 @@ def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
     check_folder(path.parent)
     check_no_twin(path)
 
-
-# One file, written whole or not at all
 
 PARTIAL = ".partial-"  # how the names of temporary folders begin
 
@@ -230,8 +222,7 @@ def own_files(folder: Path) -> dict[str, str]:
 
 # Tables as CSV files
 
-Row = dict[str, Any]
-"""One row of a table: {column: value}."""
+Row = dict[str, Any]  # one row of a table: {column: value}
 
 
 def read_table(path: Path, form: str) -> tuple[list[str], list[list[str]]]:
@@ -241,8 +232,7 @@ def read_table(path: Path, form: str) -> tuple[list[str], list[list[str]]]:
 
 
 def read_rows(path: Path, form: str) -> list[dict[str, str]]:
-    """The rows of a CSV file, {column: cell}, without the spaces around either; cells missing at the end are empty.
-    `form` says what the file should hold, for the message if it does not."""
+    """The rows of a CSV file, {column: cell}, without the spaces around either; `form` says what it should hold."""
     lines = read_lines(path, form)
     columns, rows = [name.strip() for name in next(lines, [])], []
     if twice := next((name for name in columns if name and columns.count(name) > 1), None):
@@ -343,8 +333,7 @@ def finite_or_none(value: Any) -> Any:
 
 
 def read_record(values: Any, schema: type[T], path: Path, advice: str) -> T:
-    """What a file holds, as this dataclass, with finite numbers and texts of one line; what a type cannot say it checks
-    in `__post_init__`. BadInput names the file and the wrong key, and ends in the advice."""
+    """What a file holds, as this dataclass; BadInput names the file and the wrong key, and ends in the advice."""
     import msgspec
 
     try:
@@ -372,8 +361,7 @@ def check_plain(value: Any) -> None:
 # read.
 
 CHECKSUM = "sha256"  # the key of the header that has the checksum of all that a file holds
-Layout = tuple[tuple[int, ...], "torch.dtype"]
-"""Shape and type of a tensor."""
+Layout = tuple[tuple[int, ...], "torch.dtype"]  # shape and type of a tensor
 
 
 def write_tensors(tensors: "Mapping[str, Tensor]", path: Path, metadata: dict[str, str]) -> None:
@@ -427,8 +415,7 @@ class TensorFile:
     path: Path
     file: Any
     metadata: Mapping[str, str]
-    advice: str
-    """What to do if it cannot be used."""
+    advice: str  # what to do if it cannot be used
 
     def record(self, key: str, schema: type[T]) -> T:
         """What the header says under a key, in JSON, as a dataclass."""

@@ -18,8 +18,8 @@ from scipy.spatial.transform import Rotation
 from tests.images.conftest import POSES, make_grid, picture
 from tests.images.test_io import GRID, RAMP, nifti, refusal, same_place, series
 from vrnet import devices
+from vrnet.cohort.results import files_of
 from vrnet.errors import BadInput, InputWarning
-from vrnet.images.formats import files_of_image
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import IMAGE_SUFFIXES, read_grid, read_image, to_sitk, write_image
@@ -510,4 +510,4 @@ def test_a_header_without_a_place_is_told(tmp_path):
 @pytest.mark.parametrize("name", ["x.nii.gz", "x.mhd", "x.nhdr"])
 def test_the_files_of_an_image_are_all_that_is_written_of_it(tmp_path, name):
     sitk.WriteImage(sitk.GetImageFromArray(np.zeros((4, 5, 6), np.float32)), str(tmp_path / name))
-    assert sorted(files_of_image(str(tmp_path / name))) == sorted(map(str, tmp_path.iterdir()))
+    assert sorted(files_of(str(tmp_path / name))) == sorted(map(str, tmp_path.iterdir()))

@@ -7,6 +7,7 @@
 There is no other memory, and nothing is locked. A result is written in .working and renamed when it is whole. If two
 processes do the same subject, the first to end wins, and removes what the other has written in .working."""
 
+import glob
 import hashlib
 import os
 import shutil
@@ -36,9 +37,11 @@ Inputs = Mapping[str, Any]
 
 def files_of(path: str) -> list[str]:
     """The files of an input: those in a folder; or an image, and the file of its voxels if that is another one."""
-    from vrnet.images.formats import files_of_image  # which loads what computes
-
-    return list(files_below(path)) if os.path.isdir(path) else files_of_image(path)
+    if os.path.isdir(path):
+        return list(files_below(path))
+    place = Path(path)
+    others = place.parent.glob(f"{glob.escape(place.stem)}.*") if place.suffix.lower() in (".mhd", ".nhdr") else ()
+    return [path, *sorted(str(other) for other in others if other != place)]
 
 
 def files_below(folder: str) -> Iterator[str]:
@@ -49,8 +52,7 @@ def files_below(folder: str) -> Iterator[str]:
 
 
 def stamp(path: str) -> list[str | int] | None:
-    """Path, bytes, and the time of the last change in ns since 1970, both summed over the files of the input; None if
-    one cannot be seen."""
+    """[path, bytes, last change in ns since 1970], summed over the files of an input; None if one cannot be seen."""
     try:
         stats = [os.stat(file) for file in files_of(path)]
     except OSError:
@@ -83,12 +85,10 @@ class Record(msgspec.Struct, frozen=True):
 
     subject: str
     recipe: dict[str, Any]
-    inputs: dict[str, dict[str, Any]]
-    """{column: {"path", "stamp", "sha256"}}; {"value"} if the column is no file."""
+    inputs: dict[str, dict[str, Any]]  # {column: {"path", "stamp", "sha256"}}; {"value"} if the column is no file
     seconds: float
     row: dict[str, Any] = {}  # which msgspec copies
-    files: dict[str, dict[str, Any]] = {}
-    """{name: {"bytes", "sha256"}}."""
+    files: dict[str, dict[str, Any]] = {}  # {name: {"bytes", "sha256"}}
     reason: str = ""
     machine: str = ""
     finished: str = ""
@@ -100,13 +100,11 @@ class Record(msgspec.Struct, frozen=True):
 
 NOTHING = Record("", {}, {}, 0.0)
 DONE, FAILURES = "done.json", "failures"
-BEGUN = "~"
-"""Ends the subject's name in the names of folders in .working; no subject's name holds it."""
+BEGUN = "~"  # ends the subject's name in the names of folders in .working; no subject's name holds it
 
 
 class CohortFolder:
-    """The places in a cohort's folder, and the names in them. Paths are texts where hundreds of thousands are asked
-    for."""
+    """The places in a cohort's folder, and the names in them."""
 
     def __init__(self, path: Path, results: str = "subjects") -> None:
         self.path, self.results = path, results  # "." where results lie in the folder itself
@@ -175,10 +173,8 @@ def check_own(folder: Path, record: Record) -> None:
     for file in files_below(str(folder)):
         name = os.path.relpath(file, folder)
         if name != DONE and sha256(Path(file)) != record.files.get(name, {}).get("sha256"):
-            raise BadInput(
-                f"{file} is not as this cohort wrote it, and would be lost: move it away, or remove it if it is "
-                "damaged, and try it again"
-            )
+            advice = "move it away, or remove it if it is damaged, and try it again"
+            raise BadInput(f"{file} is not as this cohort wrote it, and would be lost: {advice}")
 
 
 class State(NamedTuple):
@@ -254,13 +250,10 @@ class Plan:
 
     done: list[Subject] = field(default_factory=list)
     failed: list[Subject] = field(default_factory=list)
-    again: list[Subject] = field(default_factory=list)
-    """Those with results that changed or are damaged."""
+    again: list[Subject] = field(default_factory=list)  # those with results that changed or are damaged
     new: list[Subject] = field(default_factory=list)
-    changes: Counter[str] = field(default_factory=Counter)
-    """Why subjects are done again, and how many."""
-    begun: Collection[str] = ()
-    """The subjects that a process is at, or was killed during."""
+    changes: Counter[str] = field(default_factory=Counter)  # why subjects are done again, and how many
+    begun: Collection[str] = ()  # the subjects that a process is at, or was killed during
 
     @property
     def subjects(self) -> list[Subject]:
@@ -288,7 +281,5 @@ def check_kept(plan: Plan, folder: CohortFolder, recipe: Recipe) -> None:
     """BadInput if results would be replaced by others. If inputs are only newer, their content decides."""
     if replaced := [one for one in plan.again if judge(folder, one, recipe, "sha256").kind == "changed"]:
         reasons = "; ".join(f"{why} ({number:,})" for why, number in plan.changes.items())
-        raise BadInput(
-            f"{counted(len(replaced), 'result')} in {folder.path} would be replaced, since they are not as asked for: "
-            f"{reasons}: leave out `keep`, or choose another folder"
-        )
+        said = f"{counted(len(replaced), 'result')} in {folder.path} would be replaced, since they are not as asked for"
+        raise BadInput(f"{said}: {reasons}: leave out `keep`, or choose another folder")

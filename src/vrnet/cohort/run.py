@@ -21,17 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, no_type_check
 
 import msgspec
 
-from vrnet.cohort.results import (
-    BEGUN,
-    DONE,
-    CohortFolder,
-    Inputs,
-    Recipe,
-    check_own,
-    files_below,
-    judge,
-    look_at_inputs,
-)
+from vrnet.cohort import results
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, UnfitMachine
 from vrnet.files import Row, read_json, sha256, write_bytes, write_json
@@ -41,16 +31,14 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Work = Callable[[Subject, Path], Row]
-"""What is done to one subject: it writes the files of a result in a folder, and returns the row of the table. It is
-sent to other processes."""
+"""What is done to one subject: it writes the files of a result in a folder, and returns the row of the table."""
 
 
 class Outcome(NamedTuple):
     """What came of a subject."""
 
     name: str
-    status: Literal["done", "failed", "begun"]
-    """begun: another process is at it, or was killed during it."""
+    status: Literal["done", "failed", "begun"]  # begun: another process is at it, or was killed during it
     reason: str = ""
 
 
@@ -58,75 +46,68 @@ class Outcome(NamedTuple):
 class Task:
     """What a process needs to know to do any subject of a cohort."""
 
-    folder: CohortFolder
+    folder: results.CohortFolder
     work: Work
-    recipe: Recipe
+    recipe: results.Recipe
 
     def __call__(self, subject: Subject, is_last: bool = False) -> Outcome:
         """Do a subject, unless it is done; if it is begun, only in the last round. UnfitMachine if it cannot here."""
         start = perf_counter()
         if not is_last and subject.name in self.folder.begun():
             return Outcome(subject.name, "begun")
-        before = look_at_inputs(subject, "stamp")
+        before = results.look_at_inputs(subject, "stamp")
         try:
-            with TemporaryDirectory(  # which stays only if this process is killed
-                prefix=f"{subject.name}{BEGUN}", dir=self.folder.working, ignore_cleanup_errors=True
-            ) as place:
+            begun = f"{subject.name}{results.BEGUN}"  # which stays only if this process is killed
+            with TemporaryDirectory(prefix=begun, dir=self.folder.working, ignore_cleanup_errors=True) as place:
                 self.do(subject, before, Path(place), start)
         except Exception as error:
             if not all(map(os.path.isdir, self.folder.places)):  # nothing is made here: nobody else would see it
-                raise UnfitMachine(
-                    f"{platform.node()} does not see {self.folder.path}, or not all of it: is its file system mounted, "
-                    "and shared?"
-                ) from error
+                said = f"{platform.node()} does not see {self.folder.path}, or not all of it"
+                raise UnfitMachine(f"{said}: is its file system mounted, and shared?") from error
             if isinstance(error, UnfitMachine):
                 raise
-            if judge(self.folder, subject, self.recipe, "stamp", before).kind != "done":  # by another process
+            if results.judge(self.folder, subject, self.recipe, "stamp", before).kind != "done":  # by another process
                 return self.fail(subject, error, start, before)
         self.folder.clear({subject.name})
         self.folder.forget_failure(subject.name)  # now that the result is in its place
         return Outcome(subject.name, "done")
 
-    def do(self, subject: Subject, before: Inputs, place: Path, start: float) -> None:
+    def do(self, subject: Subject, before: results.Inputs, place: Path, start: float) -> None:
         """Make the result of a subject in a folder, and put it in its place when it is whole."""
-        content = look_at_inputs(subject, "sha256")
-        inputs = {
-            column: {"path": path, "stamp": before[column], "sha256": content[column]}
-            for column, path in subject.files.items()
-        } | {column: {"value": value} for column, value in subject.values.items()}
+        content = results.look_at_inputs(subject, "sha256")
+        inputs = {k: {"path": path, "stamp": before[k], "sha256": content[k]} for k, path in subject.files.items()}
+        inputs |= {column: {"value": value} for column, value in subject.values.items()}
         result = self.folder.subjects / subject.name
-        state = judge(self.folder, subject, self.recipe, "sha256", content)
+        state = results.judge(self.folder, subject, self.recipe, "sha256", content)
         if state.kind == "done":  # only the times of its inputs are others: the next plan need not read them
-            write_json({**msgspec.structs.asdict(state.record), "inputs": inputs}, result / DONE)
+            write_json({**msgspec.structs.asdict(state.record), "inputs": inputs}, result / results.DONE)
             return
-        check_own(result, state.record)
+        results.check_own(result, state.record)
         (staged := place / "new").mkdir()
         row = self.work(subject, staged)
-        now = look_at_inputs(subject, "stamp")
+        now = results.look_at_inputs(subject, "stamp")
         if changed := [path for column, path in subject.files.items() if now[column] != before[column]]:
             raise BadInput(f"{changed[0]} was replaced while it was read: start again when it is complete")
-        files = {
-            os.path.relpath(file, staged): {"bytes": os.stat(file).st_size, "sha256": sha256(Path(file))}
-            for file in files_below(str(staged))
-        }
+        made = {os.path.relpath(file, staged): Path(file) for file in results.files_below(str(staged))}
+        files = {name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for name, file in made.items()}
         row |= {"machine": platform.node()}
-        write_json(self.record(subject, start, inputs, row=row, files=files), staged / DONE)
+        write_json(self.record(subject, start, inputs, row=row, files=files), staged / results.DONE)
         try:
             os.rename(staged, result)  # also over an empty folder
         except OSError:
             if not os.path.lexists(result):
                 raise
-            if judge(self.folder, subject, self.recipe, "sha256", content).kind != "done":  # by another process
-                check_own(result, state.record)
+            if results.judge(self.folder, subject, self.recipe, "sha256", content).kind != "done":  # by another process
+                results.check_own(result, state.record)
                 os.rename(result, place / "old")  # killed here, the subject is to do: the old result is not asked for
                 os.rename(staged, result)
 
-    def record(self, subject: Subject, start: float, inputs: Inputs, **more: Any) -> dict[str, Any]:
+    def record(self, subject: Subject, start: float, inputs: results.Inputs, **more: Any) -> dict[str, Any]:
         finished = datetime.now().astimezone().isoformat(timespec="seconds")
         known = {"subject": subject.name, "recipe": self.recipe, "inputs": inputs}
         return {**known, "seconds": perf_counter() - start, "finished": finished, **more}
 
-    def fail(self, subject: Subject, error: BaseException, start: float, before: Inputs) -> Outcome:
+    def fail(self, subject: Subject, error: BaseException, start: float, before: results.Inputs) -> Outcome:
         """Record the failure of a subject; BadInput, the end of the run, if not even that can be written."""
         reason = re.sub(rf"{re.escape(str(self.folder.working))}/[^/]+/new/", "", reason_of(error))
         inputs = {column: {"stamp": found} for column, found in before.items()}
@@ -136,10 +117,9 @@ class Task:
             write_bytes(said, self.folder.failures / f"{subject.name}.txt")
             write_json(record, self.folder.failures / f"{subject.name}.json")
         except BadInput as refused:
-            raise BadInput(
-                f"{subject.name} could not be done ({reason}), and not even that can be written in {self.folder.path}: "
-                "check its room and your permission, then start again: what is done stays done"
-            ) from refused
+            said = f"{subject.name} could not be done ({reason}), and not even that can be written"
+            advice = "check its room and your permission, then start again: what is done stays done"
+            raise BadInput(f"{said} in {self.folder.path}: {advice}") from refused
         self.folder.clear({subject.name})
         return Outcome(subject.name, "failed", reason)
 
@@ -162,11 +142,9 @@ class Tally:
 
     total: int
     done: int = 0
-    reasons: dict[str, str] = field(default_factory=dict)
-    """Why subjects could not be done, by name."""
+    reasons: dict[str, str] = field(default_factory=dict)  # why subjects could not be done, by name
     has_workers: bool = True
-    stopped: dict[str, str] = field(default_factory=dict)
-    """Why workers get no more work, by their addresses."""
+    stopped: dict[str, str] = field(default_factory=dict)  # why workers get no more work, by their addresses
 
     @property
     def failed(self) -> int:
@@ -176,8 +154,6 @@ class Tally:
     def left(self) -> int:
         return self.total - self.done - self.failed
 
-
-# Where the subjects of a run are done: in this process, or by Dask.
 
 Executor = Callable[[Task, Sequence[Subject], bool, Tally], Iterator[Outcome]]
 """executor(task, subjects, is_last, tally) gives the outcomes as they come. BadInput if no machine can do anything."""
@@ -190,8 +166,7 @@ def run_tasks(
     show: Callable[[Tally], None] = lambda tally: None,
     tally: Tally | None = None,
 ) -> Tally:
-    """Do the subjects; those last that another process is at, or was killed during, unless they are done by then. A
-    tally that is given is kept up to date."""
+    """Do the subjects; those last that another process is at, or was killed during. The tally is kept up to date."""
     tally = tally or Tally(len(subjects))
     show(tally)
     for is_last in (False, True):
@@ -270,8 +245,7 @@ MAX_UNDER_WAY = 4096
 WORKERS_DIED = "the process that did it died several times: too little memory?"
 MAX_UNFIT_IN_TURN = 10
 """Workers that cannot do anything, one after the other, before the cluster is given up: new ones may come for ever."""
-CONNECT_SECONDS = 30.0
-"""How long a scheduler may take to answer."""
+CONNECT_SECONDS = 30.0  # how long a scheduler may take to answer
 THREADS = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"
 SETTINGS = {
     "distributed.nanny.pre-spawn-environ": dict.fromkeys(THREADS, "1"),  # so that jobs do not fight for cores
@@ -313,11 +287,10 @@ def run_by_dask(
                 submit([one])
                 continue
             except KilledWorker:
-                outcome = task.fail(one, BadInput(WORKERS_DIED), perf_counter(), look_at_inputs(one, "stamp"))
+                outcome = task.fail(one, BadInput(WORKERS_DIED), perf_counter(), results.look_at_inputs(one, "stamp"))
             except CancelledError as error:
-                raise BadInput(
-                    f"{place} went away: start it again, then this command: what is done stays done"
-                ) from error
+                advice = "start it again, then this command: what is done stays done"
+                raise BadInput(f"{place} went away: {advice}") from error
             tally.has_workers = True
             # Many at once: Dask lets them wait in the scheduler, where no worker's death is blamed on them.
             if len(under_way) < MAX_UNDER_WAY / 2 and (more := [*islice(waiting, MAX_UNDER_WAY // 2)]):
@@ -362,8 +335,7 @@ def unpack_and_run() -> Callable[[bytes], tuple[str, Outcome | str]]:
 
 
 def do_on_worker(task: Task, subject: Subject, is_last: bool) -> Outcome | str:
-    """Do a subject, unless this process has another vrnet than the one that asks, or does not see the files: then
-    say so."""
+    """Do a subject; or say that this process has another vrnet than the one that asks, or does not see the files."""
     from distributed import get_worker
 
     node, asked = platform.node(), task.recipe.get("commit")

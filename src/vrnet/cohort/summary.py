@@ -13,8 +13,7 @@ from vrnet.files import Row, columns_of
 
 TABLE, SUMMARY = "cohort.csv", "summary.json"
 FIRST = "subject", "status", "verdict", "suspicion", "suspicion_by", "outlier"
-LAST = "seconds", "machine", "reason", "notes"
-"""Columns that every table has, at its beginning and at its end."""
+LAST = "seconds", "machine", "reason", "notes"  # columns that every table has, at its beginning and at its end
 IMAGES = (".nii.gz", ".tfm")
 """How the names of files end that a registration is: other ones tell how long it took, or how it is shown."""
 
@@ -22,8 +21,7 @@ IMAGES = (".nii.gz", ".tfm")
 class Result(NamedTuple):
     """What the page of a cohort needs to know of a subject beside its row."""
 
-    version: str = ""
-    """Another text for other images that came out, however they are shown; empty if there are none."""
+    version: str = ""  # another text for other images that came out, however they are shown; empty if there are none
     has_page: bool = True
 
 
@@ -64,10 +62,8 @@ def collect_rows(
 
 MIN_SUBJECTS, MIN_NAMED = 4, 20
 """With fewer subjects there are no z-scores; with fewer than the second, they rank, but no measure is named."""
-OUTLIER_FROM = 3.5
-"""A z-score from which the measure is named (Iglewicz and Hoaglin)."""
-TOLD_FROM = 2.0
-"""A z-score from which the measure is told that ranks a subject, of however few."""
+OUTLIER_FROM = 3.5  # a z-score from which the measure is named (Iglewicz and Hoaglin)
+TOLD_FROM = 2.0  # a z-score from which the measure is told that ranks a subject, of however few
 WORSE_BELOW = ("dice", "ncc")
 WORSE_ABOVE = ("hausdorff", "surface", "folding", "jacobian", "closure", "frames_repaired", "end_point_error")
 """How the measures begin that are worse the lower, and the higher, they are; others are unusual on either side."""

@@ -21,13 +21,10 @@ FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES
 class ListKind:
     """What the rows of a list name."""
 
-    needed: tuple[str, ...]
-    """The files without which there is nothing to do."""
-    optional: tuple[str, ...]
-    """Files that may be given, too."""
+    needed: tuple[str, ...]  # the files without which there is nothing to do
+    optional: tuple[str, ...]  # files that may be given, too
     noun: str
-    numbers: tuple[str, ...] = ()
-    """Columns of whole numbers, from 0 on."""
+    numbers: tuple[str, ...] = ()  # columns of whole numbers, from 0 on
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -47,10 +44,8 @@ class Subject:
     """One row of a list."""
 
     name: str
-    files: dict[str, str]
-    """{column: absolute path} of the files that the row names."""
-    carried: tuple[str, ...] = ()
-    """The cells of the further columns."""
+    files: dict[str, str]  # {column: absolute path} of the files that the row names
+    carried: tuple[str, ...] = ()  # the cells of the further columns
     values: dict[str, str] = field(default_factory=dict)
     """{column: value} of what the result depends on beside files, such as the frame that labels belong to."""
 
@@ -68,8 +63,7 @@ class CohortTable:
     """The subjects of a list, in its order."""
 
     path: Path
-    carried: tuple[str, ...]
-    """The names of the further columns."""
+    carried: tuple[str, ...]  # the names of the further columns
     subjects: tuple[Subject, ...]
     kind: ListKind = PAIRS
 
@@ -82,10 +76,9 @@ def read_table(path: Path) -> CohortTable:
     columns = [*rows[0]]
     kind, other = (CINES, PAIRS) if "cine" in columns else (PAIRS, CINES)
     if lacking := [name for name in ("subject", *kind.needed) if name not in columns]:
-        raise BadInput(
-            f"{path} lacks the column {' and '.join(lacking)}: it has {shown(', '.join(columns))}, and should have "
-            f"subject, {', '.join(kind.needed)} and, where wanted, {', '.join((*kind.optional, *kind.numbers))}"
-        )
+        wanted = f"subject, {', '.join(kind.needed)} and, where wanted, {', '.join((*kind.optional, *kind.numbers))}"
+        said = f"{path} lacks the column {' and '.join(lacking)}: it has {shown(', '.join(columns))}"
+        raise BadInput(f"{said}, and should have {wanted}")
     if misplaced := [name for name in columns if name in other.columns and name not in kind.columns]:
         raise BadInput(f"{path} lists {kind.noun}, and has the column {' and '.join(misplaced)} of a list of "
                        f"{other.noun}: make a list of each, or call that column otherwise")  # fmt: skip

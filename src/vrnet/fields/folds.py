@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from vrnet.devices import few_threads
+from vrnet.devices import threads_for
 from vrnet.errors import is_slight, small_percent
 from vrnet.fields.calculus import check_finite, determinant, minor, squared_norm
 
@@ -310,7 +310,7 @@ def repair_folds(
     """A field in voxels without folds, and what was changed, if anything was. Slices are repaired each by itself."""
     within = [axis for axis in range(len(field)) if axis != slice_axis]
     u = field[None] if slice_axis is None else field[within].movedim(1 + slice_axis, 0)
-    with few_threads(field[0].numel()):
+    with threads_for(False, field[0].numel()):
         found = unfold(u)
     if found.field is u:
         return field, None

@@ -1,7 +1,6 @@
 """DICOM by pydicom: a series as a volume; and a cine, as a file per slice and frame, or as files of many frames.
 
-Slices are put together by where they lie, and frames by when they were taken; what series they are in, and how files
-are called, does not matter."""
+Slices are put together by where they lie, and frames by when they were taken, whatever their series and file names."""
 
 import warnings
 from collections.abc import Iterable
@@ -80,8 +79,7 @@ def read_series(path: Path) -> Voxels:
 
 
 def read_cine_frames(path: Path) -> tuple[Shaped[ndarray, "t x y z"], Grid, tuple[float, ...] | None]:
-    """The frames of a cine in a folder, whose sub-folders may hold a slice each, or in a multi-frame file; where they
-    lie, and when they were taken."""
+    """The frames of a cine in a multi-frame file or a folder, whose sub-folders may hold a slice each."""
     files = [path]
     if path.is_dir():
         files = [file for place in (path, *sorted(filter(Path.is_dir, path.iterdir()))) for file in files_of(place)]
@@ -99,9 +97,6 @@ def read_cine_frames(path: Path) -> tuple[Shaped[ndarray, "t x y z"], Grid, tupl
     seen = [[np.nan if frame.time_ms is None else frame.time_ms for frame in stack] for stack in stacks]
     means = tuple(np.mean(seen, axis=1).tolist())
     return np.ascontiguousarray(stacked.transpose(0, 3, 2, 1)), grid, means if (np.diff(means) > 0).all() else None
-
-
-# Headers
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -173,9 +168,6 @@ def first_number(values: dict[str, tuple[float, ...]], *keys: str) -> float | No
     return next((values[key][0] for key in keys if values.get(key)), None)
 
 
-# Stacks
-
-
 def check_alike(frames: list[Frame], path: Path) -> None:
     """BadInput unless all images have one size and spacing, and lie parallel."""
     sizes = sorted({frame.size for frame in frames})
@@ -226,9 +218,6 @@ def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
     grid = Grid.of((*first.size, len(stack)), spacing, first.position, axes)
     check_grid(grid, path)
     return grid
-
-
-# Pixels
 
 
 def read_planes(frames: list[Frame], path: Path) -> Shaped[ndarray, "n y x"]:

@@ -5,7 +5,6 @@ claims with the size of its file before memory is asked for. No file is read but
 names a file of voxels, that one, if it is in the same folder or below. (SimpleITK reads none of them: a damaged header
 of MetaImage or NRRD makes it overwrite memory, and a process of its own takes a quarter of a second per file.)"""
 
-import glob
 import gzip
 import logging
 import os
@@ -80,9 +79,6 @@ def first_bytes(path: Path, count: int = 4096) -> bytes:
             return gzip.GzipFile(fileobj=file).read(count) if head.startswith(GZIP_MAGIC) else head
 
 
-# Voxels, the same way for all formats: what is claimed is compared with the size of the file first.
-
-
 def read_numbers(
     file: BinaryIO, path: Path, dtype: "np.dtype[Any]", count: int, is_compressed: bool, skip: int = 0
 ) -> Shaped[ndarray, "n"]:
@@ -119,14 +115,6 @@ def beside(header: Path, name: str) -> Path:
     if not found.is_relative_to(folder) or not found.is_file():
         raise unreadable(header, "the file of voxels that its header names is not in its folder; put it there")
     return found
-
-
-def files_of_image(path: str) -> list[str]:
-    """The file of an image and, where its voxels are in another, which has the same name before the dot, that too."""
-    place = Path(path)
-    if place.suffix.lower() not in (".mhd", ".nhdr"):
-        return [path]
-    return [path, *sorted(str(other) for other in place.parent.glob(f"{glob.escape(place.stem)}.*") if other != place)]
 
 
 # NIfTI. A header may have two forms, sform and qform, which put the image in the world: x = form · (i, j, k, 1). They
@@ -342,8 +330,7 @@ def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
 
 
 def metaimage_header(file: BinaryIO, path: Path) -> tuple[dict[str, str], Grid]:
-    """The fields of a header, and where the voxels are; the file is left at the byte after it. Row i of the matrix in
-    the file is the direction of axis i."""
+    """The fields of a header, and where the voxels are; row i of the matrix in the file is the direction of axis i."""
     fields: dict[str, str] = {}
     while LAST_KEY not in fields:
         line = file.readline(MAX_HEADER_BYTES)

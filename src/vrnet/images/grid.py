@@ -192,9 +192,6 @@ def check_grid(grid: Grid, path: Path) -> None:
         raise unreadable(path, SHEARED)
 
 
-# Whether labels and masks lie on the grid of their image: where they do not, both grids are told, and what to do.
-
-
 def check_same_grid(name: str, own: Grid, image: str, grid: Grid, others: dict[str, Grid] | None = None) -> None:
     """BadInput unless what is called `name` has the voxels of an image; if it has those of another, that is named."""
     if own.matches(grid):

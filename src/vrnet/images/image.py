@@ -40,9 +40,7 @@ def grid_of(image: sitk.Image) -> Grid:
 
 
 def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> sitk.Image:
-    """A SimpleITK image of an array whose axes are the grid's; of a vector image the components come first.
-
-    Numbers of a type that ITK does not have become the nearest type that it has."""
+    """A SimpleITK image of an array whose axes are the grid's; of a vector image the components come first."""
     image = sitk.GetImageFromArray(array.astype(stored_type(array), copy=False).T, isVector=is_vector)
     image.SetSpacing(grid.spacing)
     image.SetOrigin(grid.origin)
@@ -192,8 +190,7 @@ def segment_count(image: Image) -> int | None:
 
 
 def scatter(array: Shaped[ndarray, "*s"]) -> float:
-    """The part of all pairs of neighbours above the background whose values differ: of images more than three quarters,
-    of label maps a tenth or less."""
+    """The part of neighbours above the background whose values differ: of images over 3/4, of label maps up to 1/10."""
     lines, least = [np.moveaxis(array, axis, 0) for axis in range(array.ndim)], array.min()
     both = [np.minimum(line[1:], line[:-1]) > least for line in lines]
     differ = sum(int(((line[1:] != line[:-1]) & shown).sum()) for line, shown in zip(lines, both, strict=True))
@@ -221,9 +218,6 @@ def refuse_intensities(name: str, array: Shaped[ndarray, "*s"], most: int, advic
     if (count := len(np.unique(array))) > most:
         raise BadInput(f"{name} holds {count:,} different numbers that change from voxel to voxel: it is an image, "
                        f"{advice}")  # fmt: skip
-
-
-# A cine: images of one beating heart on one grid, in the order of time.
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -338,6 +332,11 @@ def is_lost_in_single(image: Tensor) -> bool:
     exact = image.detach().to(torch.float64)
     error = (exact.to(torch.float32).to(torch.float64) - exact).abs().max()
     return bool(error > (exact.max() - exact.min()) / 256)  # one shade of grey on a screen
+
+
+def as_float(array: Shaped[ndarray, "*s"]) -> Float[ndarray, "*s"]:
+    """The array in single precision; in double, where single would lose what it shows."""
+    return array.astype(np.float64 if is_lost_in_single(as_tensor(array)) else np.float32)
 
 
 def check_spacing(spacing: object, d: int) -> None:

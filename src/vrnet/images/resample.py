@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from numpy import ndarray
 
 from vrnet.images.grid import Affine, Grid
-from vrnet.images.image import Image, to_sitk
+from vrnet.images.image import Image, as_float, to_sitk
 
 SMOOTH_ABOVE_SPACING_RATIO = 1.2
 """An image is smoothed along axes whose new spacing is more than this many times the old one."""
@@ -42,12 +42,12 @@ def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Im
 
 
 def place_image(image: Image, grid: Grid, affine: Affine | None = None, repeat_border: bool = False) -> Image:
-    """The image on another grid, by its header, or through an affine map, as float32: what that transform gives.
+    """The image on another grid, by its header, or through an affine map: what that transform gives.
 
     Outside the image it has the image's least value, or that of its border."""
     if affine is None and image.grid.matches(grid):
-        return Image(image.array.astype(np.float32), grid, image.name)
-    source = to_sitk(image.array.astype(np.float32), image.grid)
+        return Image(as_float(image.array), grid, image.name)
+    source = to_sitk(as_float(image.array), image.grid)
     outside = None if repeat_border else float(image.array.min())
     return Image(resample(source, grid, transform_of(affine, grid), sitk.sitkLinear, outside), grid, image.name)
 

@@ -1,7 +1,6 @@
 """A transform in the world: x ↦ x + displacement(x), from a point of fixed to the same tissue in moving.
 
-Resampling, formats and the rule that nothing moves outside the grid are ITK's, so that every tool built on it agrees.
-"""
+Resampling, formats and the rule that nothing moves outside the grid are ITK's, as in every tool built on it."""
 
 import re
 import struct
@@ -27,7 +26,7 @@ from vrnet.fields.inverse import describe_residual, invert_at
 from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
 from vrnet.images.formats import first_bytes, refuse_errors
 from vrnet.images.grid import Affine, Grid, check_grid
-from vrnet.images.image import Image, as_labels, grid_of, to_sitk
+from vrnet.images.image import Image, as_float, as_labels, grid_of, to_sitk
 from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_finite, check_name, given_image, read_voxels, write_sitk
 from vrnet.images.isolated import read_isolated
 from vrnet.images.resample import resample, resample_labels
@@ -60,9 +59,7 @@ Part = tuple[str, Float[ndarray, "n"], Float[ndarray, "m"]]
 
 
 def read_itk(path: Path) -> "sitk.Transform | None":
-    """The transform of an ITK transform file; None for another file, such as a vector image; BadInput if damaged.
-
-    Where the content of a file says neither, its name does."""
+    """The transform of an ITK transform file; None for another file, such as a vector image; BadInput if damaged."""
     check_name(path)
     if exists(path / RESULT):
         raise BadInput(f"{path} is a folder: give its transform, {path / RESULT}")
@@ -109,8 +106,7 @@ def parse_text(text: str) -> list[Part]:
 
 
 def build(part: Part, path: Path) -> sitk.Transform:
-    """One transform as an object of SimpleITK, which compares how many numbers there are with how many its kind needs;
-    BadInput if they are absurd, or if it is linear and has no inverse."""
+    """One transform as an object of SimpleITK; BadInput if its numbers are absurd, or if it has no inverse."""
     name, parameters, fixed = part
     found = NAME.fullmatch(name)
     if found is None or found[2] != found[3]:
@@ -166,9 +162,6 @@ def map_points(transform: sitk.Transform, x: Float[ndarray, "n d"]) -> Float[nda
     return np.array([transform.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)
 
 
-# Whether things meet in space: an image and what a transform leads to; the transforms of a chain, and their order.
-
-
 def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Transform) -> None:
     """An InputWarning where a transform takes nothing of the reference into an image."""
     if image.holds(map_points(transform, reference.points(reference.lattice()))).any():
@@ -180,8 +173,7 @@ def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Trans
 
 
 def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", reference: Grid) -> None:
-    """An InputWarning where points that go through transforms miss the grid of one, or where a later one, and not the
-    first, is on the grid that they come from."""
+    """An InputWarning where points miss the grid of a transform, or a later one, not the first, is on the reference."""
     grids = [field_grid(transform) for transform in maps]
     is_own = [grid is not None and grid.matches(reference) for grid in grids]
     if any(is_own) and grids[0] is not None and not is_own[0]:
@@ -264,7 +256,7 @@ class Transform:
         self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
         warn_if_apart(image.name, image.grid, grid, self.itk)
-        source = to_sitk(image.array.astype(np.float32), image.grid)
+        source = to_sitk(as_float(image.array), image.grid)
         return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
 
     def apply_labels(self, labels: ImageLike, reference: Grid | None = None, smooth: bool = False) -> Image:
@@ -298,8 +290,7 @@ class Transform:
         return Transform(moved.T.reshape(self.displacement.shape), self.grid)
 
     def affine_part(self) -> Affine | None:
-        """The affine map nearest to the transform, by least squares, where that is large; None where it is not, or has
-        no inverse."""
+        """The affine map nearest to the transform, by least squares; None where it is small, or has no inverse."""
         d, centre = len(self.grid.shape), self.grid.centre
         x, v = self.grid.voxels() - centre, self.displacement.reshape(d, -1).T
         slope = np.linalg.lstsq(x.T @ x, x.T @ (v - v.mean(0)), rcond=None)[0].T
@@ -406,9 +397,6 @@ def sample_transform(transform: sitk.Transform, grid: Grid) -> Transform:
     place = grid.shape, grid.origin, grid.spacing, grid.direction
     image = sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *place)
     return Transform(sitk.GetArrayFromImage(image).T, grid)  # its arrays have axes reversed, components last
-
-
-# Transforms one after another: x ↦ last(… second(first(x))), in the order that points take.
 
 
 def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid | None = None) -> Transform:

@@ -202,8 +202,7 @@ class Motion(NamedTuple):
 def find_motion(
     I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, options: RegistrationOptions, tell: Progress | None
 ) -> Motion:
-    """What is found between two images (*s) by a plan: as bright as each other, in-painted outside their masks; the
-    field free of folds, where that is asked for."""
+    """What a plan finds between two images (*s), made equally bright and in-painted outside their masks."""
     as_given = options.match_intensities or options.brightness == "keep" or plan.method.scaling != "jointly"
     remap = None if as_given else find_remap(I0, I1, inside)
     edges = plan.spacing or (1.0,) * I0.dim()  # each slice is in-painted from itself, while anything of it is inside

@@ -15,7 +15,7 @@ from jaxtyping import Float, Integer
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.devices import CPU, few_threads, side_by_side, threads_for
+from vrnet.devices import CPU, side_by_side, threads_for
 from vrnet.errors import Progress
 from vrnet.fields.calculus import check_finite, compose, scale, smooth, warp
 from vrnet.fields.folds import Repair, repair_folds
@@ -191,7 +191,7 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
         cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
         blend, closing = ([unbatch(u, plan.slice_axis) for u in part] for part in cycle)
-        with few_threads(cycle.fields[0, 0, 0].numel()):
+        with threads_for(False, cycle.fields[0, 0, 0].numel()):
             mended = [repair_folds(u, plan.grid.spacing, plan.slice_axis) for u in blend]  # it may fold
         fields = [field for field, _ in mended]
     for u in fields:
@@ -311,7 +311,7 @@ def propagate_labels(
     found = np.zeros((len(fields), *labels.shape), labels.dtype)
     whole = batch(torch.from_numpy(number[:-1].reshape(labels.shape)), slice_axis)
     shown = whole.flatten(1).any(1).nonzero()[:, 0]
-    with torch.inference_mode(), few_threads(whole[0].numel()):
+    with torch.inference_mode(), threads_for(False, whole[0].numel()):
         for t, field in enumerate(fields):
             u, moved = motion_of(field, slice_axis)[shown], whole.clone()
             if u.any():

@@ -60,8 +60,7 @@ def register_images(
 def register_pair(
     pair: ImagePair, method: Method, options: RegistrationOptions, stage: Stage, affine: Affine | None = None
 ) -> PairResult:
-    """Find the transform of a pair; `stage` is told what is done. A start that is known is given as `affine`; otherwise
-    the options say whether one is sought."""
+    """Find the transform of a pair; `stage` is told what is done, and `affine` is a start that is known."""
     start, order = perf_counter(), pair.fixed.grid.order
     fixed, moving = pair.fixed.reordered(order), pair.moving.reordered(pair.moving.grid.order)
     check_pair(fixed, moving, must_overlap=options.affine == "none" and affine is None)

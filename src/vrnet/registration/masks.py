@@ -139,9 +139,7 @@ def content_box(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], fewest
 
 
 def _extent(content: Bool[Tensor, " n"], fewest: int, margin: int) -> slice:
-    """From the first place that has content to the last, and what else is kept; everything if there is none.
-
-    Mirrored content has the mirrored extent."""
+    """From the first place that has content to the last, and what else is kept; everything if there is none."""
     places, n = content.nonzero()[:, 0].tolist(), len(content)
     return _at_least(slice(places[0] - margin, places[-1] + 1 + margin), fewest, n) if places else slice(0, n)
 

@@ -3,7 +3,7 @@
 An `ImagePair` is two images with what comes with them. Registered, it is a `PairResult`. That knows how the transform
 was found, and what it does on the grid of fixed. What is measured, judged and drawn is asked of the layers above."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as member
 from functools import cached_property
@@ -19,7 +19,7 @@ from vrnet.data.labels import LabelNames, check_labels_are_there, names_told_by_
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.folds import Repair
 from vrnet.images.grid import Affine, Grid, check_same_grid
-from vrnet.images.image import Image, as_labels, as_tensor, is_lost_in_single
+from vrnet.images.image import Image, as_labels
 from vrnet.images.io import File, ImageLike, given_image
 from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transforms import Inverse, Transform
@@ -242,14 +242,12 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     @cached_property
     def placed(self) -> Real[ndarray, "*s"]:
         """Moving as the headers place it."""
-        return in_own_range(self.seen_moving, lambda image: place_image(image, self.grid))
+        return place_image(self.seen_moving, self.grid).array
 
     @cached_property
     def started(self) -> Real[ndarray, "*s"] | None:
         """Moving as the affine start places it, if there was one."""
-        if self.affine is None:
-            return None
-        return in_own_range(self.seen_moving, lambda image: place_image(image, self.grid, self.affine))
+        return self.affine and place_image(self.seen_moving, self.grid, self.affine).array
 
     @cached_property
     def placed_labels(self) -> Image | None:
@@ -306,8 +304,6 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         seen = inside & coverage(self.moving.grid, self.grid), inside & after
         return seen if all(voxels.any() for voxels in seen) else (inside, inside)
 
-    # What the rooms above say of it.
-
     @cached_property
     def regularity(self) -> dict[str, float]:
         """Folds and smoothness of the deformation: of a stack registered slice by slice, within its slices."""
@@ -330,14 +326,4 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         return judge_pair(self)
 
 
-ImageRegistration = PairResult
-"""What it was called before."""
-
-
-def in_own_range(image: Image, place: Callable[[Image], Image]) -> Real[ndarray, "*s"]:
-    """place(image), which computes in single precision; where that would lose the image, by way of [0, 1]."""
-    if not is_lost_in_single(as_tensor(image.array)):
-        return place(image).array
-    low, width = float(image.array.min()), float(np.ptp(image.array))
-    unit = ((image.array.astype(np.float64) - low) / width).astype(np.float32)
-    return low + width * place(image.with_array(unit)).array.astype(np.float64)
+ImageRegistration = PairResult  # what it was called before

@@ -21,7 +21,7 @@ from vrnet.images.image import Image, checked_numbers, mask_tensor
 from vrnet.images.io import ImageLike
 from vrnet.images.transforms import Transform
 from vrnet.registration.masks import PairMasks
-from vrnet.registration.pair import ImagePair, PairResult, in_own_range
+from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.verdict import advice
 from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Advice, Run, advice_after, compares_structure
 from vrnet.verdict.evidence import MAX_OFFSET, MAX_RANGE_RATIO, Evidence, evidence_of
@@ -272,9 +272,8 @@ def judge_images(
     checked_numbers(pair.moving.array, "moving")
     if affine is not None:
         affine.checked(len(pair.fixed.grid.shape))
-    warped = in_own_range(pair.moving, lambda image: transform.apply(image, pair.fixed.grid))
-    warped_image = Image(warped, pair.fixed.grid, "warped")
-    return judge_pair(PairResult(**vars(pair), transform=transform, warped=warped_image, affine=affine))
+    warped = transform.apply(pair.moving, pair.fixed.grid)
+    return judge_pair(PairResult(**vars(pair), transform=transform, warped=warped, affine=affine))
 
 
 def judge_pair(result: PairResult) -> Verdict:
