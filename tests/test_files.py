@@ -20,7 +20,6 @@ from vrnet.files import (
     check_folder,
     check_set,
     columns_of,
-    hold_lock,
     json_ready,
     read_json,
     read_record,
@@ -381,17 +380,7 @@ def test_no_image_is_written_beside_one_that_itk_takes_for_it(tmp_path):
         check_set(tmp_path, ["x.nii.gz"])
 
 
-# Locks, and what killed processes leave
-
-
-def test_a_lock_keeps_others_out_while_it_is_held(tmp_path):
-    with hold_lock(tmp_path / "lock"):
-        with pytest.raises(BlockingIOError), hold_lock(tmp_path / "lock"):
-            pass
-        assert (tmp_path / "lock").exists()
-    assert not list(tmp_path.iterdir())
-    with hold_lock(tmp_path / "lock"):
-        pass
+# What killed processes leave
 
 
 def test_what_a_killed_process_left_goes_after_a_day(tmp_path):

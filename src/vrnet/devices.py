@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from vrnet.errors import BadInput, counted
 
-# How many threads PyTorch computes with, changed for the calling thread of Python alone; and one after a fork.
-#
-# torch.set_num_threads counts for the whole process: a thread of the host program that first computes meanwhile would
-# keep that number for ever. The libraries below PyTorch, OpenMP and on Intel's processors MKL, count for each thread.
+# The number of threads is set in the libraries below PyTorch, OpenMP and on Intel's processors MKL, for the calling
+# thread of Python alone. torch.set_num_threads counts for the whole process: a thread of the host program that first
+# computes meanwhile would keep that number for ever.
 
 T = TypeVar("T")
 CPU = torch.device("cpu")
@@ -128,8 +127,6 @@ def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) ->
     share(fill, (slice(start, min(start + rows, n)) for start in range(0, n, rows)))
     return out
 
-
-# Devices, models on them, and CUDA's graphs and streams.
 
 WARM_UP_CALLS = 3  # before a CUDA graph is recorded
 CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
@@ -255,9 +252,6 @@ def synchronise(device: torch.device) -> None:
     """Wait for all that was asked of a GPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-# Memory of the machine, asked before something large is read.
 
 
 def check_memory(path: Path, needed_bytes: int) -> None:

@@ -131,26 +131,6 @@ def check_written(is_whole: bool, path: Path) -> None:
         raise BadInput(f"cannot write {path}: only a part of it arrived; is the disk full?")
 
 
-@contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file meanwhile; BlockingIOError if another holds it. Where there are no locks, nobody is kept out."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise BlockingIOError(f"{path} is held") from error
-    except OSError:
-        if not path.parent.is_dir():
-            raise
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()
-
-
 # The files of a result: each is moved to its place when all are written.
 #
 # A record in the folder says which files a run wrote, and their SHA-256. Only those are replaced or removed. Files that
@@ -219,8 +199,6 @@ def own_files(folder: Path) -> dict[str, str]:
         return {}
     return own
 
-
-# Tables as CSV files
 
 Row = dict[str, Any]  # one row of a table: {column: value}
 

@@ -21,7 +21,6 @@ from vrnet.images.image import (
     as_labels,
     as_tensors,
     check_spacing,
-    field_tensor,
     rescale_each,
     rescale_images_jointly,
     rescale_jointly,
@@ -305,15 +304,6 @@ def test_a_spacing_is_one_positive_number_per_axis(spacing):
         check_spacing(spacing, 2)
     check_spacing((1.0, 2.0), 2)
     check_spacing(None, 2)
-
-
-def test_a_field_has_one_component_per_axis_of_its_images(d):
-    shape = (4, 5, 6)[:d]
-    good = np.zeros((d, *shape), np.float16)
-    assert field_tensor(good, shape).dtype == torch.float32
-    for bad in (good[0], good[:1], np.moveaxis(good, 0, -1), None, good.tolist(), good + np.nan):
-        with pytest.raises(BadInput, match=r"the field .*: give"):
-            field_tensor(bad, shape)
 
 
 # Intensities in [0, 1]

@@ -234,3 +234,14 @@ def test_what_the_optimiser_keeps_lies_in_memory_as_its_parameter_does(tmp_path)
     for parameter, kept in optimizer.state.items():
         assert kept["exp_avg"].stride() == kept["exp_avg_sq"].stride() == parameter.stride()
     assert not model[0].weight.is_contiguous()
+
+
+def test_a_run_keeps_others_out_while_it_is_locked(tmp_path):
+    run = Run(tmp_path / "run")
+    with run.lock():
+        with pytest.raises(BadInput, match="in use by a training"), Run(tmp_path / "run").lock():
+            pass
+        assert (run.folder / ".lock").exists()
+    assert not list(run.folder.iterdir())
+    with run.lock():
+        pass

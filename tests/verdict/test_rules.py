@@ -101,6 +101,8 @@ def test_one_scan_given_twice_is_good_though_a_model_moves_it_by_less_than_a_vox
 BAD = {
     "fixed is a list": lambda i, u, t: judge([[1.0]], i.array, u),
     r"the field is \(8, 8\): give one of shape \(2, 8, 8\)": lambda i, u, t: judge(i.array, i.array, u[0]),
+    "the field is a list: give": lambda i, u, t: judge(i.array, i.array, u.tolist()),
+    "the field contains NaN": lambda i, u, t: judge(i.array, i.array, u + np.nan),
     r"the spacing is 1.5: give 2 numbers .* \(1.0, 1.0\)": lambda i, u, t: judge(i.array, i.array, u, spacing=1.5),
     r"the mask of fixed is \(7, 8\)": lambda i, u, t: judge(i.array, i.array, u, fixed_mask=i.array[1:] > 0.5),
     "fixed is an array: give an Image": lambda i, u, t: judge_images(i.array, i, t),

@@ -113,8 +113,8 @@ class Task:
         inputs = {column: {"stamp": found} for column, found in before.items()}
         record = self.record(subject, start, inputs, reason=reason, machine=platform.node())
         try:
-            said = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
-            write_bytes(said, self.folder.failures / f"{subject.name}.txt")
+            trace = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+            write_bytes(trace, self.folder.failures / f"{subject.name}.txt")
             write_json(record, self.folder.failures / f"{subject.name}.json")
         except BadInput as refused:
             said = f"{subject.name} could not be done ({reason}), and not even that can be written"
@@ -240,11 +240,9 @@ def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) ->
 # Dask hands out the work, and hands it out again if a worker dies. If a worker, the scheduler or this process ends at
 # any moment, the folder of the cohort says what is done.
 
-MAX_UNDER_WAY = 4096
-"""Subjects that the scheduler knows at a time: it need not hold those of a list of hundreds of thousands."""
+MAX_UNDER_WAY = 4096  # subjects that the scheduler knows at a time: a list may have hundreds of thousands
 WORKERS_DIED = "the process that did it died several times: too little memory?"
-MAX_UNFIT_IN_TURN = 10
-"""Workers that cannot do anything, one after the other, before the cluster is given up: new ones may come for ever."""
+MAX_UNFIT_IN_TURN = 10  # workers that can do nothing, in turn, before the cluster is given up: new ones may come
 CONNECT_SECONDS = 30.0  # how long a scheduler may take to answer
 THREADS = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"
 SETTINGS = {

@@ -14,8 +14,7 @@ from vrnet.files import Row, columns_of
 TABLE, SUMMARY = "cohort.csv", "summary.json"
 FIRST = "subject", "status", "verdict", "suspicion", "suspicion_by", "outlier"
 LAST = "seconds", "machine", "reason", "notes"  # columns that every table has, at its beginning and at its end
-IMAGES = (".nii.gz", ".tfm")
-"""How the names of files end that a registration is: other ones tell how long it took, or how it is shown."""
+IMAGES = (".nii.gz", ".tfm")  # how the names of files end that a registration is; others show or time it
 
 
 class Result(NamedTuple):

@@ -34,8 +34,7 @@ NOT_NIFTI = "it is not a NIfTI image, or damaged or incomplete"
 TOO_LARGE = "it asks for more memory than a file of its size should: it is damaged, or too large to be read"
 ODD_HEADER = "its header is damaged, or has what few tools write; save it by SimpleITK"
 MAX_DEFLATE_RATIO = 1032  # a byte of deflated data holds at most this many bytes
-ANY_PICTURE_BYTES = 1 << 24
-"""A compressed picture of this size is read however small its file is: it may be all of one colour."""
+ANY_PICTURE_BYTES = 1 << 24  # a compressed picture of this size is read, though its file is small: of one colour
 MAX_SURPLUS_BYTES = 1 << 16  # so many bytes may follow the last voxel in compressed data
 MAX_HEADER_BYTES, MAX_DIMENSIONS, MAX_CHANNELS = 1 << 20, 5, 64
 GZIP_MAGIC = b"\x1f\x8b"
@@ -122,8 +121,7 @@ def beside(header: Path, name: str) -> Path:
 # if others put it elsewhere, the user is told.
 
 NIFTI_HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
-DISPLACEMENT, VECTOR = 1006, 1007
-"""The intents of vectors: the first are in RAS, as the world of NIfTI is, the others in LPS."""
+DISPLACEMENT, VECTOR = 1006, 1007  # the intents of vectors in RAS, as the world of NIfTI is, and in LPS
 NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0
 """In shortest edges of a voxel: what an image can show, and what would move other tissue by the other form."""
 SAME_SIZE = 1e-5  # relative: voxel sizes by a form and by pixdim that differ by less are the same, rounded

@@ -22,8 +22,7 @@ TIE = 1e-4
 the rounding of a header."""
 TILT = TIE * np.array([[0.0, -3.0, 2.0], [3.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
 """An infinitesimal turn of the world's axes, about no axis of symmetry: of two orders as good, it makes one better."""
-STACK_SPACING_RATIO = 2.5
-"""From here on, slices this many times as far apart as the voxels within them are a stack, not a volume."""
+STACK_SPACING_RATIO = 2.5  # from here on, slices so many times as far apart as the voxels within them are a stack
 
 SHEARED = "its header's axes are sheared or coincide"
 BAD_SPACING = "its header has a spacing that is not positive"

@@ -276,9 +276,6 @@ class Cine:
         return image_card(self.image(0), repr(self))
 
 
-# Arrays and tensors as a caller gives them: checked once, where they come in.
-
-
 def as_tensor(array: NDArray[Any] | Tensor) -> Tensor:
     """A tensor with the values of an array of any layout and byte order."""
     if isinstance(array, Tensor):
@@ -347,18 +344,6 @@ def check_spacing(spacing: object, d: int) -> None:
     if len(numbers) != d or not all(isinstance(h, Real) and 0 < float(h) < inf for h in numbers):
         example = ", ".join(["1.0"] * d)
         raise BadInput(f"the spacing is {spacing!r}: give {d} numbers above zero, one per axis, such as ({example})")
-
-
-def field_tensor(given: object, shape: tuple[int, ...]) -> Tensor:
-    """A displacement field in voxels (d, *s) of images of this shape, or BadInput."""
-    if not isinstance(given, (np.ndarray, Tensor)):
-        raise BadInput(f"the field is {type_name(given)}: give an array or a tensor, as that of register")
-    if tuple(given.shape) != (expected := (len(shape), *shape)):
-        raise BadInput(f"the field is {tuple(given.shape)}: give one of shape {expected}, an axis first, in voxels")
-    field = as_tensor(given).to(torch.float32)
-    if not bool(torch.isfinite(field).all()):
-        raise BadInput("the field contains NaN or infinite values: give one that was found")
-    return field
 
 
 Mask = Bool[Tensor, "*s"] | None

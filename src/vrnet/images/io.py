@@ -185,8 +185,6 @@ def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] |
     return None
 
 
-# Images as a caller gives them: our own, a file, or an image of SimpleITK or nibabel.
-
 File = str | PathLike[str]
 ImageLike: TypeAlias = Image | File | sitk.Image | SpatialImage  # all that an image may be given as
 CineLike: TypeAlias = Cine | File | sitk.Image | SpatialImage  # images of libraries have time as their last axis

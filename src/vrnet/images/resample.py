@@ -12,8 +12,7 @@ from numpy import ndarray
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, as_float, to_sitk
 
-SMOOTH_ABOVE_SPACING_RATIO = 1.2
-"""An image is smoothed along axes whose new spacing is more than this many times the old one."""
+SMOOTH_ABOVE_SPACING_RATIO = 1.2  # an image is smoothed along axes whose new spacing is more times the old one
 
 
 def resample(source: sitk.Image, grid: Grid, transform: sitk.Transform, method: int, outside: float | None) -> ndarray:

@@ -94,8 +94,7 @@ STARTS_REFINED = 6
 MIN_SHARE = 0.2  # a map that takes less of fixed into moving is none: by chance, little can be alike
 MIN_VOXELS_INSIDE = 100  # fewer voxels inside a mask are alike by chance, whatever the map
 MIN_SAMPLES = 500  # a level with fewer voxels inside a mask is too coarse to seek a map in it
-PLAINLY_BETTER = 1.1
-"""By what factor a map must have a greater score inside the masks than that of the whole images has there."""
+PLAINLY_BETTER = 1.1  # how many times greater the score of a map inside the masks must be than that of the whole's
 
 
 Found = tuple[float, Affine]  # a map, after its score: mutual information times the share of fixed that it takes inside

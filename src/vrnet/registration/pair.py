@@ -247,7 +247,7 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     @cached_property
     def started(self) -> Real[ndarray, "*s"] | None:
         """Moving as the affine start places it, if there was one."""
-        return self.affine and place_image(self.seen_moving, self.grid, self.affine).array
+        return None if self.affine is None else place_image(self.seen_moving, self.grid, self.affine).array
 
     @cached_property
     def placed_labels(self) -> Image | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -65,13 +66,22 @@ class Run:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep others from training in the folder meanwhile: BadInput for them, and where it cannot be written in."""
+        path = self.folder / ".lock"
+        lock = FileLock(path, timeout=0)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with files.hold_lock(self.folder / ".lock"):
+            try:
+                lock.acquire()
+            except Timeout as error:
+                told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
+                raise BadInput(told) from error
+            except OSError:  # where there are no locks, nobody is kept out
+                pass
+            try:
                 yield
-        except BlockingIOError as error:
-            told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
-            raise BadInput(told) from error
+            finally:
+                path.unlink(missing_ok=True)
+                lock.release()
         except OSError as error:
             told = f"cannot write in {self.folder} ({error.strerror}): make room, then `resume`"
             raise BadInput(told) from error

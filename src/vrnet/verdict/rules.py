@@ -241,8 +241,14 @@ def judge(
     images are compared only where both are inside."""
     images = arrays.as_tensors(fixed, moving)
     arrays.check_spacing(spacing, images[0].dim())
-    u = arrays.field_tensor(field, tuple(images[0].shape)).detach().cpu()
     I0, I1 = (image.detach().cpu() for image in images)
+    if not isinstance(field, (ndarray, Tensor)):
+        raise BadInput(f"the field is {type_name(field)}: give an array or a tensor, as that of register")
+    if tuple(field.shape) != (expected := (I0.dim(), *I0.shape)):
+        raise BadInput(f"the field is {tuple(field.shape)}: give one of shape {expected}, an axis first, in voxels")
+    u = arrays.as_tensor(field).detach().cpu().float()
+    if not u.isfinite().all():
+        raise BadInput("the field contains NaN or infinite values: give one that was found")
     masks = mask_tensor("fixed", fixed_mask, I0), mask_tensor("moving", moving_mask, I0)
     grid = Grid.plain(tuple(I0.shape), spacing or (1.0,) * I0.dim())
     result = PairResult(
