@@ -16,8 +16,7 @@ from vrnet.images.grid import check_same_grid
 from vrnet.images.image import Cine, Image, as_labels
 from vrnet.images.io import ImageLike, given_image, grid_in_space
 
-PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}
-"""What parts of the heart are called in names of labels, and in HeartLabels."""
+PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}  # what parts of the heart are called by users, and in HeartLabels
 KNOWN_NAMES = {"rv": "rv", "myo": "wall", "lv": "lv", "wall": "wall", "myocardium": "wall", "cavity": "lv"}
 CAVITY = 3  # what the inside of the wall is labelled where a map has the wall alone
 SMALLEST_CAVITY_OF_A_THREE = 0.25

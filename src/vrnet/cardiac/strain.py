@@ -144,8 +144,7 @@ NO_STRAIN = "no strain is measured: {reason}"
 NO_WALL = "the wall of the left ventricle is not labelled, and strain needs it"
 SHORT_STACK_MM = 40.0  # slices that cover less are a part of a ventricle: they do not show its base, middle and apex
 NO_SEGMENTS = "not known: no right ventricle is labelled, or it does not show where the septum begins"
-SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
-"""How wide a sixth of the wall is around the ventricle, and how far apart sixths begin."""
+SIXTH_DEG, SIXTH_STEP_DEG = 60, 15  # how wide sixths of the wall are around the ventricle, and how far apart they begin
 
 
 class Measure(NamedTuple):

@@ -121,8 +121,7 @@ def base_to_apex(rings: list[Ring]) -> list[Ring]:
 # about the LV centre of a slice, from the first axis within the slice to the second.
 
 CONTACT_MM = 3.0  # the RV touches the septum where its cavity is this close to the epicardium of the LV
-SMALLEST_CONTACT_DEG = 90.0
-"""Towards the apex the RV shrinks, and where it ends says no more where the anterior wall begins."""
+SMALLEST_CONTACT_DEG = 90.0  # the RV shrinks towards the apex, where its end is not that of the anterior wall
 LARGEST_CONTACT_DEG = 220.0  # what surrounds more of the LV has no two insertions
 ANTERIOR_WORLD = (0.0, -1.0, 1.0)  # in LPS, from the LV centre to its anterior wall: to the front and to the head
 SMALLEST_COSINE = 0.2

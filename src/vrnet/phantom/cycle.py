@@ -64,13 +64,12 @@ PATHOLOGIES = {
 
 @dataclass(frozen=True)
 class Infarct:
-    """Segments whose wall contracts by a share of what the rest does. Angles count from the anterior insertion of the
-    RV; levels lie between two z each, in mm."""
+    """Segments whose wall contracts by a share of what the rest does."""
 
     segments: tuple[Segment, ...]
     remaining: float
     insertion: float  # angle of the anterior insertion, on the epicardium at the belly, from a to b, in radians
-    levels: tuple[Range, Range, Range]
+    levels: tuple[Range, Range, Range]  # from which z to which each lies, in mm
 
     @classmethod
     def of(cls, heart: Heart, numbers: Iterable[int], remaining: float, is_stack: bool) -> "Infarct":

@@ -340,14 +340,12 @@ def cine_data(film: Film) -> dict[str, Any]:
 
 
 def strain_curves(strain: Strain, measure: Measure) -> dict[str, Any]:
-    """What a measure is, its curve in every region that some slice shows, and the frames of their peaks.
-
-    Its direction is the strain of COLOUR_LIMITS that it goes with: a beat shortens the wall around the ventricle."""
+    """What a measure is, its curve in every region that some slice shows, and the frames of their peaks."""
     peaks = {region: peak.frame for region in strain.regions if (peak := strain.peak(measure.name, region))}
     return {
         "title": measure.title,
         "definition": in_symbols(measure.definition),
-        "direction": "circumferential" if measure.falls else "radial",
+        "direction": "circumferential" if measure.falls else "radial",  # that of COLOUR_LIMITS that it goes with
         "regions": {region: strain.curve(measure.name, region).round(2).tolist() for region in peaks},
         "peaks": peaks,
     }

@@ -130,8 +130,7 @@ def plot_curves(axes: list[Axes], result: CineResult) -> None:
 
 
 def write_film(film: Film, path: Path) -> None:
-    """Write the middle slice over the cycle as an animated GIF: with contours, and beside it with strain or, without
-    labels, the grid."""
+    """Write the middle slice over the cycle as a GIF: with contours, and beside it with strain, or else the grid."""
     points, times, file, pictures = material_points(film, film.main), film.result.cine.times_ms, BytesIO(), []
     for t in range(len(film.frames)):
         picture = film_picture(film, points, t)

@@ -51,12 +51,11 @@ def heading(column: str, label_names: Mapping[str, str] = MappingProxyType({})) 
 
 INDEX = "index.html"
 ALWAYS = ("subject", "status", "verdict", "suspicion")  # columns that the script asks for
-MAIN_MEASURES = (
+MAIN_MEASURES = (  # columns that tell most, the first of them first
     "dice_before", "dice_after", "hausdorff_mm_after", "lv_ejection_fraction_percent",
     "peak_green_circumferential_percent", "peak_green_radial_percent", "ncc_before", "ncc_after", "closure_forward_mm",
     "closure_backward_mm", "folding_strict_percent", "seconds",
 )  # fmt: skip
-"""Columns that tell most, the first of them first."""
 MAX_GROUPS = 12  # values, at most, of a further column of the list that is taken for groups, which are compared
 
 
@@ -72,8 +71,7 @@ class Links(NamedTuple):
 
 
 def write_index(path: Path, data: Mapping[str, Any], summary: Mapping[str, Any], method: str = "") -> None:
-    """Write the page of `index_data`. The summary is that of summary.json; `method` is what ran, if not what the recipe
-    asks for."""
+    """Write the page of `index_data`; `method` is what ran, if not what the recipe of summary.json asks for."""
     text = render_template("cohort.html", summary=summary, data=data, method=method or summary["recipe"]["method"])
     write_bytes(text.encode(errors="replace"), path)
 

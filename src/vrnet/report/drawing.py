@@ -61,8 +61,7 @@ def colour_stops(name: str, count: int = 11) -> list[str]:
     return [to_hex(colour) for colour in mpl.colormaps[name](np.linspace(0, 1, count))]
 
 
-Window = tuple[float, float]
-"""Which intensities are black and which are white."""
+Window = tuple[float, float]  # which intensities are black and which are white
 WINDOW_PERCENTILES = (0.5, 99.5)  # which they are in the pictures of a pair and of a film
 
 
@@ -141,8 +140,7 @@ def render_template(file: str, /, **values: Any) -> str:
     return TEMPLATES.get_template(file).render(**values)
 
 
-Tile = UInt8[ndarray, "w h"] | UInt8[ndarray, "w h 3"]
-"""A picture in grey or in colour: axis 0 runs across it, axis 1 down it."""
+Tile = UInt8[ndarray, "w h"] | UInt8[ndarray, "w h 3"]  # in grey or in colour: axis 0 runs across it, axis 1 down it
 
 
 def join_tiles(tiles: Sequence[Tile], spacing: tuple[float, ...], side: int, gap: int = 0) -> bytes:

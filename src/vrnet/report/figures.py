@@ -104,8 +104,7 @@ def show_image(ax: Axes, image: Shaped[ndarray, "w h"], title: str, window: Wind
 
 
 def show_outlines(ax: Axes, maps: Mapping[str, LabelMap], colours: Mapping[int, str], names: Mapping[str, str]) -> None:
-    """The outline of each label in its colour, of each map in the line style by which it is given, with a legend of
-    those in sight."""
+    """The outline of each label in its colour, of each map in the line style by which it is given, with a legend."""
     there = np.unique(np.stack(list(maps.values()))).tolist()
     seen = {label: colour for label, colour in colours.items() if label in there}
     for style, map_ in maps.items():

@@ -40,11 +40,10 @@ LESS_IS_BETTER = (
 NO_VALUE = "–"
 FOLDED = ("folding_strict_percent", "folding_percent")
 WHOLE_VOLUME = "Dice, whole volume"  # what "dice" is called beside the mean over slices
-NO_MEASURES = (
+NO_MEASURES = (  # entries of metrics.json that are none
     "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
     "mask_paths", "label_names",
 )  # fmt: skip
-"""Entries of metrics.json that are no measures."""
 
 
 class Row(NamedTuple):

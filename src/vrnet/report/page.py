@@ -30,9 +30,9 @@ BOX_MARGIN = 0.25  # around the structures when they are zoomed to, as a part of
 
 
 def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the page holds of a pair; `edges` are the letters of its grid before it was oriented for viewing, `names`
-    what its labels are called. A volume that is shown in planes holds every voxel; else there are sheets of slices, in
-    8 bits: images over their windows, motion by its root, labels by their rank."""
+    """What the page holds of a pair; `edges` are the letters of its grid before it was oriented for viewing. A volume
+    in planes holds every voxel; else there are sheets of slices, in 8 bits: images over their windows, motion by its
+    root, labels by their rank."""
     largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
     width, height, n = slices.motion[0].shape
     pair, is_volume = slices.pair, viewer3d.is_volume(slices.pair)
@@ -81,8 +81,7 @@ MAX_STRUCTURES = 8  # that have a row of their own; of more, only the mean is sh
 
 def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] | None:
     """The measures of each slice that a page shows, which slice is worst and why; None for one slice alone. Worst is
-    where the structures that both masks show overlap least; without any, where most is folded, or else images are least
-    alike."""
+    where structures that both masks show overlap least; else where most is folded, or images are least alike."""
     if len(slices.numbers) < 2:
         return None
     pair = slices.pair
@@ -214,8 +213,7 @@ def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | No
 
 
 def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
-    """The page as text. `run` says what was run, in order, and by its entries "fixed" and "moving" which files;
-    `energies` may be empty."""
+    """The page as text. `run` says what was run, in order, and by its entries "fixed" and "moving" which files."""
     slices, names = PageSlices(orient_for_viewing(view)), metrics.get("label_names") or {}
     data = page_data(slices, edge_letters(view.grid), names)
     repair = Repair(**metrics["repair"]) if metrics.get("repair") else None

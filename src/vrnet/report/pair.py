@@ -178,8 +178,7 @@ FULL_COLOUR_PERCENTILE = 99.9  # of the lengths of the motion: a few outliers do
 
 @dataclass(frozen=True, eq=False)
 class PageSlices:
-    """What a page and an overview show of a pair that is oriented for viewing: (w, h, n), across the picture, down it,
-    and by slice."""
+    """What is shown of a pair that is oriented for viewing: (w, h, n), across the picture, down it, and by slice."""
 
     pair: View
 

@@ -29,8 +29,7 @@ class Run:
     is_affine: bool = False  # whether the field, beyond an affine start, is that of an affine map
 
 
-Advice = str | Callable[[Run], str | None]
-"""What to try, whatever was run, or after a certain run; None where it was done."""
+Advice = str | Callable[[Run], str | None]  # what to try, always or after a certain run; None where it was done
 MAX_REASONS, MAX_ADVICE = 5, 3  # that a verdict gives: causes and the worst findings first, the likeliest to help first
 
 
@@ -123,7 +122,6 @@ FROM_DIASTOLE = "give the labels of end-diastole, and its `frame`: strain is mea
 outer_slices = unless(
     lambda run: not run.is_stack, "leave the first and the last slices out of the labels: the heart moves through them"
 )
-"""The base and the apex move through their slices, which tracking within them takes for deformation."""
 WITHOUT_SLICE = "look at that slice; if its outlines are off, leave it out of the labels, and so of volumes and strain"
 
 

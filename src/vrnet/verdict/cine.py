@@ -267,61 +267,40 @@ DOUBTFUL_FRAMES = CineRule(
 FINDINGS = (
     FAILED_FRAMES,
     DOUBTFUL_FRAMES,
-    in_slices(
-        "unmatched", "unmatched", (0.37, inf),
-        "In {frames}, {up_to}{value} of what the reference shows here has no counterpart: "
-        "the slice may show noise there, or something else.",
-        (advice.CHECK_FRAMES,), FAILED_FRAMES, DOUBTFUL_FRAMES,
-    ),
-    in_slices(
-        "stillness", "stillness", (0.8, inf),
-        "Over the cycle the heart moves {up_to}{value} less than in the other slices, as {frames} shows best: "
-        "one frame may be shown again and again, or the motion was not found.",
-        (advice.other_tracker,),
-    ),
-    CineRule(
-        "closure", lambda e: [Extreme(e.closure_mm)], (1.0, 3.0),
-        "Once round the cycle, points end {mm} mm from where they began.",
-        (advice.WHOLE_CYCLE, advice.other_tracker),
-    ),
-    *whole_and_slices(
-        "uneven motion", "unevenness", (0.4, 1.0), (0.55, inf),
-        "The motion jumps at {frames}: by {up_to}{value} of {motion}.",
-        (advice.WHOLE_CYCLE, advice.CHECK_FRAMES),
-    ),
-    *whole_and_slices(
-        "volume of the wall", "wall_change", (0.3, 0.6), (0.75, inf),
-        "In {frames} the wall has changed its {size} by {up_to}{value}, which muscle does not.",
-        (advice.REFERENCE_LABELS, advice.other_tracker),
-    ),
-    *whole_and_slices(
-        "muscle in the cavity", "muscle_in_cavity", (0.22, inf), (0.43, inf),
-        "In {frames}, {up_to}{value} more of the tracked cavity looks like muscle than in the reference: "
-        "the heart may move further than was found, and eject more.",
-        (advice.other_tracker, advice.REFERENCE_LABELS),
-    ),
-    *whole_and_slices(
-        "shortening", "shortening", (0.35, inf), (0.4, inf),
-        f"In {{frames}} circumferential strain falls as far as -{{value}} {BEYOND}", LABELS,
-    ),
-    *whole_and_slices(
-        "thickening", "thickening", (1.0, inf), (1.75, inf),
-        f"In {{frames}} radial strain rises as far as {{value}} {BEYOND}", LABELS,
-    ),
-    CineRule(
-        "lengthening", lambda e: [e.whole.get("lengthening", NOTHING)], (0.35, inf),
-        "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly "
-        "stretched beyond end-diastole.",
-        (advice.FROM_DIASTOLE, advice.other_tracker, advice.stiffer),
-    ),
-    CineRule(
-        "area of a part", lambda e: [e.whole.get("area_change", NOTHING)], (1.0, inf),
-        "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and little "
-        "moves through a slice.",
-        (advice.outer_slices, advice.other_tracker, advice.stiffer),
-    ),
+    in_slices("unmatched", "unmatched", (0.37, inf),
+              "In {frames}, {up_to}{value} of what the reference shows here has no counterpart: "
+              "the slice may show noise there, or something else.",
+              (advice.CHECK_FRAMES,), FAILED_FRAMES, DOUBTFUL_FRAMES),
+    in_slices("stillness", "stillness", (0.8, inf),
+              "Over the cycle the heart moves {up_to}{value} less than in the other slices, as {frames} shows best: "
+              "one frame may be shown again and again, or the motion was not found.",
+              (advice.other_tracker,)),
+    CineRule("closure", lambda e: [Extreme(e.closure_mm)], (1.0, 3.0),
+             "Once round the cycle, points end {mm} mm from where they began.",
+             (advice.WHOLE_CYCLE, advice.other_tracker)),
+    *whole_and_slices("uneven motion", "unevenness", (0.4, 1.0), (0.55, inf),
+                      "The motion jumps at {frames}: by {up_to}{value} of {motion}.",
+                      (advice.WHOLE_CYCLE, advice.CHECK_FRAMES)),
+    *whole_and_slices("volume of the wall", "wall_change", (0.3, 0.6), (0.75, inf),
+                      "In {frames} the wall has changed its {size} by {up_to}{value}, which muscle does not.",
+                      (advice.REFERENCE_LABELS, advice.other_tracker)),
+    *whole_and_slices("muscle in the cavity", "muscle_in_cavity", (0.22, inf), (0.43, inf),
+                      "In {frames}, {up_to}{value} more of the tracked cavity looks like muscle than in the reference: "
+                      "the heart may move further than was found, and eject more.",
+                      (advice.other_tracker, advice.REFERENCE_LABELS)),
+    *whole_and_slices("shortening", "shortening", (0.35, inf), (0.4, inf),
+                      f"In {{frames}} circumferential strain falls as far as -{{value}} {BEYOND}", LABELS),
+    *whole_and_slices("thickening", "thickening", (1.0, inf), (1.75, inf),
+                      f"In {{frames}} radial strain rises as far as {{value}} {BEYOND}", LABELS),
+    CineRule("lengthening", lambda e: [e.whole.get("lengthening", NOTHING)], (0.35, inf),
+             "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly "
+             "stretched beyond end-diastole.",
+             (advice.FROM_DIASTOLE, advice.other_tracker, advice.stiffer)),
+    CineRule("area of a part", lambda e: [e.whole.get("area_change", NOTHING)], (1.0, inf),
+             "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and "
+             "little moves through a slice.",
+             (advice.outer_slices, advice.other_tracker, advice.stiffer)),
 )  # fmt: skip
-"""What decides the level."""
 
 
 def found_in(evidence: CineEvidence) -> list[CineRule]:

@@ -91,7 +91,7 @@ OF_STRUCTURES = (
          "{e.distance_before:.1f} mm, then {e.distance_after:.1f} mm.",
          (advice.SAME_PATIENT, advice.LABELS)),
 )
-OF_IMAGES = (
+OF_IMAGES = (  # few voxels do not tell how alike the images are
     Rule("glare", lambda e: e.glare, 2.5, inf,
          "A part of one image is far brighter than the rest of it ({e.glare:.1f} times as far as in the other), "
          "as an artefact may be.",
@@ -132,7 +132,6 @@ OF_IMAGES = (
          "local correlation (squared) is {e.local_after:.2f}, and would be {e.local_after_shifts:.2f}.",
          (advice.freer,)),
 )
-"""Few voxels do not tell how alike the images are."""
 OF_FIELD = (
     Rule("stretch", lambda e: e.stretch, 0.70, 1.3,
          "The field stretches and squeezes more than is plausible: by a factor of {e.typical_stretch:.1f} at a typical "
@@ -159,12 +158,11 @@ FINDINGS = (*OF_STRUCTURES, *OF_IMAGES, *OF_FIELD)
 
 # What may be behind it, the likeliest first: what to try is then about the first of them.
 
-INTENSITY_RANGES = Rule(
+INTENSITY_RANGES = Rule(  # no cause where the method does not compare intensities
     "intensity ranges", lambda e: max(e.range_ratio / MAX_RANGE_RATIO, e.offset / MAX_OFFSET), 1.0, inf,
     "The intensities lie far apart: {e.ranges_apart}.",
     (advice.OTHER_BRIGHTNESS, advice.match),
 )
-"""No cause where the method does not compare intensities."""
 CAUSES = (
     Rule("opposite contrast", lambda e: -e.correlation_before, 0.2, inf,
          "The contrast is opposite: bright in one image is dark in the other (correlation about "
