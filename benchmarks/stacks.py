@@ -14,7 +14,7 @@ import numpy as np
 
 from vrnet import read_image, register_images
 from vrnet.app.layouts import scan_folder
-from vrnet.data.splits import SubjectFolder
+from vrnet.data.manifest import SubjectFolder
 from vrnet.evaluation.pair import overlap, regularity
 from vrnet.evaluation.split import summarise
 from vrnet.files import write_json, write_rows

@@ -12,7 +12,7 @@ import torch
 from tests.data.conftest import affine_of, assert_same, heart, write, write_acdc, write_splits, write_ukbb
 from vrnet import BadInput
 from vrnet.data.dataset import DATASETS, PHANTOMS_3D, Hippocampus, Phantoms, find_dataset
-from vrnet.data.splits import SubjectFolder
+from vrnet.data.manifest import SubjectFolder
 from vrnet.fields.calculus import warp_labels
 from vrnet.phantom import phantom
 

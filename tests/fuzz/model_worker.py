@@ -12,9 +12,8 @@ from tests.fuzz.image_seeds import volume
 from tests.fuzz.model_mutations import CHANGES
 from tests.fuzz.model_seeds import SEEDS, STEPS, results_of, training
 from tests.fuzz.mutations import mutate
-from vrnet.data.manifest import Manifest
+from vrnet.data.manifest import Manifest, SubjectFolder
 from vrnet.data.prepared import load_pack, prepare_split
-from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.points import read_points, write_points
 from vrnet.methods.weights import load_method

@@ -1,5 +1,4 @@
-"""Data sets by name: where subjects are found, and how each becomes a sample. Hearts in folders have a file of their
-own; hippocampi and phantoms are here."""
+"""Data sets by name: where subjects are found, and how each becomes a sample; hippocampi and phantoms."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,9 +10,8 @@ import numpy as np
 
 from vrnet.data import protocols
 from vrnet.data.hearts import ACDC, ACDC3D, CMR3D, UKBB, ACDCCycles
-from vrnet.data.manifest import Manifest
+from vrnet.data.manifest import Manifest, SubjectFolder
 from vrnet.data.protocols import Purpose, Sample
-from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.files import exists, is_folder
 from vrnet.images.image import rescale_images_jointly

@@ -11,8 +11,8 @@ import numpy as np
 
 from vrnet.data import protocols
 from vrnet.data.labels import label_in_cavity
+from vrnet.data.manifest import SubjectFolder
 from vrnet.data.protocols import Purpose, Sample
-from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.files import exists
 from vrnet.images.image import Image
@@ -57,8 +57,7 @@ class ACDC(PatientFolder):
 
 @dataclass(frozen=True)
 class ACDCCycles(ACDC):
-    """2D pairs of three slices: to be measured on as ACDC, to be trained on every frame of patientNNN_4d.nii.gz to
-    end-diastole."""
+    """2D pairs of three slices: measured on as ACDC, trained on every frame of patientNNN_4d.nii.gz to end-diastole."""
 
     training_size: int = protocols.SIZE
     """Voxels along either side of the images to be trained on."""

@@ -1,13 +1,13 @@
-"""Anyone's images: a CSV file with one row per pair, and paths relative to it.
+"""What is read from CSV files: the splits of a data set in a folder, and anyone's images.
 
-Columns fixed and moving; fixed_labels and moving_labels, split and name where wanted. Without a column split every
-pair is in "train", and there is none to validate or to test on: which are held back is for their owner to say. The list
-of a cohort is such a file, too: pairs without a name have that of their subject, if each has its own.
-
-Opening the file reads no image: what is wrong with columns and splits is told at once.
+Anyone's images have one row per pair, and paths relative to the file: columns fixed and moving; fixed_labels and
+moving_labels, split and name where wanted. Without a column split every pair is in "train", and there is none to
+validate or to test on: which are held back is for their owner to say. The list of a cohort is such a file, too: pairs
+without a name have that of their subject, if each has its own. Opening the file reads no image.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,12 +19,66 @@ import numpy as np
 
 from vrnet.data import protocols
 from vrnet.data.protocols import Purpose, Sample
-from vrnet.data.splits import Splits, choose_split, group_by_split
 from vrnet.errors import BadInput, shown
 from vrnet.files import read_rows, refuse_misspelt
 from vrnet.images.grid import Grid
 from vrnet.images.image import rescale_images_jointly
 from vrnet.images.io import read_grid
+
+# Who is trained on and who is measured: split.csv of a folder, one row per subject.
+
+SPLIT_FORMAT = 'two columns, the lines "subject,split", "patient001,train", "patient002,test" and so on'
+Splits = Mapping[str, list[str]]
+"""{split: its subjects, in the order of the file}."""
+
+
+@dataclass(frozen=True)
+class SubjectFolder:
+    """What data sets in a folder share: the folder, and the file that lists the subjects of each split."""
+
+    root: Path
+    split_file: Path | None = None
+    """split.csv in the folder if None."""
+
+    pairs_across_subjects = False
+
+    def subjects(self, split: str) -> list[str]:
+        """The subjects of a split, in the order of the file."""
+        return choose_split(self.splits, split, self.split_file or self.root / "split.csv")
+
+    @cached_property
+    def splits(self) -> Splits:
+        """All splits of the file; BadInput unless it lists every subject once, with its split."""
+        path = self.split_file or self.root / "split.csv"
+        rows = read_rows(path, SPLIT_FORMAT)
+        column = next((name for name in ("subject", "patient") if rows and name in rows[0]), None)
+        if column is None or "split" not in rows[0]:
+            raise BadInput(f"{path} does not say who is in which split: give it {SPLIT_FORMAT}")
+        return group_by_split([(row[column], row["split"]) for row in rows], path)
+
+
+def group_by_split(members: Sequence[tuple[str, str]], path: Path) -> Splits:
+    """Collect (subject, split) by split; a name that comes twice might be both trained on and measured."""
+    name, count = Counter(subject for subject, _ in members).most_common(1)[0]
+    if count > 1:
+        raise BadInput(f'{path} lists "{shown(name)}" {count} times: list each once')
+    splits: dict[str, list[str]] = {}
+    for subject, split in members:
+        splits.setdefault(split, []).append(subject)
+    if "" in splits:
+        raise BadInput(f"{path} does not say in which split {shown(splits[''][0])} is: fill the column in")
+    return splits
+
+
+def choose_split(splits: Splits, split: str, path: Path) -> list[str]:
+    """The subjects of a split; BadInput, which names the splits there are, if there is no such split."""
+    if split not in splits:
+        known = shown(", ".join(sorted(splits))) or "none"
+        raise BadInput(f'nothing is in the split "{split}" of {path}: choose one of those there ({known})')
+    return splits[split]
+
+
+# Pairs.
 
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")

@@ -198,8 +198,7 @@ def prepare_split(
     progress: Progress | None = None,
     say: Callable[[str], None] = print,
 ) -> PreparedSplit:
-    """The subjects of a split, each made unless the cache has it; BadInput names all that cannot be used, or `say` is
-    told of each if they are to be skipped."""
+    """The subjects of a split, each made unless the cache has it; BadInput, or `say` if skipped, names broken ones."""
     subjects, folder = dataset.subjects(split), (cache or cache_folder()) / dataset.name
     check_folder(folder)
     parameters(dataset)  # a data set that cannot find them says so once, not for each subject

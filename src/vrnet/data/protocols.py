@@ -183,8 +183,7 @@ def read_shown(path: Path) -> Image:
 
 
 def read_volume(path: Path) -> Image:
-    """A stack of slices, or a volume, that is not constant: the axis across its slices is the last, and the others are
-    in the order of the world's."""
+    """A stack or a volume that is not constant, the axis across its slices last, the others in the world's order."""
     image = read_shown(path)
     if len(image.grid.shape) != 3:
         raise BadInput(f"{path} is {len(image.grid.shape)}D: a stack of slices or a volume should be there")

@@ -137,15 +137,9 @@ def batch_regularity(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
     }
 
 
-class Overlap(NamedTuple):
-    """How well one structure's two masks agree; the distances, in mm, are NaN where either mask is empty."""
-
-    dice: float
-    hausdorff_mm: float
-    """The paper's distance: between outer contours, mean over slices."""
-    surface_hausdorff_mm: float
-    hausdorff95_mm: float
-    mean_surface_distance_mm: float
+OVERLAPS = "dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"
+"""How well one structure's two masks agree; distances are NaN where either mask is empty. The second is the paper's,
+between outer contours, mean over slices."""
 
 
 def labels_in(*maps: LabelMap) -> list[int]:
@@ -161,17 +155,16 @@ def overlap(
     The mean is over the labels that could be measured. Contours are compared in slices across the axis `across`."""
     labels = labels_in(fixed, moving)
 
-    def measure(a: Mask, b: Mask) -> Overlap:
+    def measure(a: Mask, b: Mask) -> dict[str, float]:
         surfaces, contours = metrics.surface_distances(a, b, spacing), metrics.contour_hausdorff(a, b, spacing, across)
-        return Overlap(metrics.dice(a, b), contours, surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean)
+        found = metrics.dice(a, b), contours, surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean
+        return dict(zip(OVERLAPS, found, strict=True))
 
     maps = {"before": moving, "after": warped}
     found = {when: metrics.by_label(measure, fixed, map_, labels) for when, map_ in maps.items()}
     return {
-        name: {
-            when: with_mean({label: getattr(row, name) for label, row in rows.items()}) for when, rows in found.items()
-        }
-        for name in Overlap._fields
+        name: {when: with_mean({label: row[name] for label, row in rows.items()}) for when, rows in found.items()}
+        for name in OVERLAPS
     }
 
 

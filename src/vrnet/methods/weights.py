@@ -223,8 +223,7 @@ class Trained(Method):
 
 
 class AtSpacing(nn.Module):
-    """A model that sees images at its own spacing, in mm: others, unless they have none, are resized to it, and the
-    field is brought back."""
+    """A model that sees images at its own spacing, in mm: others are resized to it, and the field is brought back."""
 
     def __init__(self, model: nn.Module, spacing: tuple[float, ...]) -> None:
         super().__init__()

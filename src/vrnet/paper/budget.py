@@ -71,7 +71,6 @@ PRESET = {
     **{name: PRESETS[name] for name in ("acdc", "ukbb", "cmr3d", "hippocampus")},
     **{"phantom": PRESETS["acdc"], "acdc3d": PRESETS["cmr3d"], "phantom3d": PRESETS["cmr3d"]},
 }
-"""Each data set by its own preset."""
 SHORT = Budget(
     "short",
     {2: 16, 3: 8},

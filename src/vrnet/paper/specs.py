@@ -29,7 +29,6 @@ class TableSpec:
 
     title: str
     data: str
-    """The data set that it is measured on."""
     methods: tuple[str, ...]
     fallback: str | None = None
     """Phantoms that stand for the data set where a reader does not have it."""
@@ -75,7 +74,6 @@ REPEATED_SUBJECTS = dict.fromkeys(("acdc", "acdc3d"), ("patient076",))
 TIMED_METHODS = (
     *ITERATIVE, "Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1", "R-L2-2x1", "R-L2-6x1",
 )  # fmt: skip
-"""The rows of the table of times."""
 UNTIMED = ("7xRC-Net", 3), ("R-L2-6x1", 3), ("Siamese", 3)
 """Deep cascades, which need too much memory for volumes, and a network of 2D: methods and dimensions."""
 

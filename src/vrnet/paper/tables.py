@@ -239,8 +239,7 @@ def build_table(
 
 
 def build_columns(name: str, results: Results, entries: Entries, known_only: bool = False) -> list[Column]:
-    """Measures; their significance where all are shown; seconds per pair; what another budget has; what was published,
-    by data set."""
+    """Measures; their significance where all are shown; seconds per pair; what another budget has, or was published."""
     spec, rows = specs.TABLES[name], {method: results.mean_rows(group) for method, group in entries.items()}
     measured = columns_of([subjects[0] for subjects in rows.values()])
     measures = spec.measures or [column for column in measured if column not in ("subject", "seconds")]

@@ -1,5 +1,4 @@
-"""Train one method on one data set, in one folder: step after step; now and then a validation, a checkpoint, and word
-of how it goes."""
+"""Train one method on one data set, in one folder: steps, validations, checkpoints, and word of how it goes."""
 
 import os
 import signal

@@ -1,5 +1,4 @@
-"""The pairs to train on: images, with their labels where these are trained on, held together on one device, and which
-two of them make a pair."""
+"""The pairs to train on: images, with labels where asked for, held on one device, and which two make a pair."""
 
 from dataclasses import dataclass, replace
 from hashlib import sha256

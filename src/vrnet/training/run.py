@@ -112,7 +112,6 @@ def best_row(rows: list[Row]) -> Row:
 
 KEY = "run"
 """Where the header of a file has the progress."""
-ADVICE = "train again in another folder"
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,6 @@ class Progress:
     """How far a run is: what the header of a checkpoint says."""
 
     step: int
-    """Steps done."""
     rows: list[Row]
     """One row per validation."""
 
@@ -140,7 +138,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, steps: i
     Without a checkpoint it is at its beginning. Nothing is changed unless the file is whole, and of this model."""
     if not files.exists(path):
         return Progress(0, []), torch.zeros(())
-    with files.open_tensors(path, ADVICE) as file:
+    with files.open_tensors(path, "train again in another folder") as file:
         progress = file.record(KEY, Progress)
         if progress.step > steps:
             raise file.refusal(f"is at step {progress.step} of a run that ends after {steps}")

@@ -76,8 +76,7 @@ class Trainer:
         return self._descend(*pair)
 
     def draw(self, number: int) -> tuple[Tensor, ...]:
-        """The augmented images of a step, fixed and moving, and their labels if these are trained on; on several
-        devices, the part of this one."""
+        """This device's part of a step: augmented images, fixed and moving, and labels if these are trained on."""
         self.seed(number)
         size, augmentation = self.settings.batch, self.settings.augmentation
         rows, device = slice(self.fabric.global_rank, None, self.fabric.world_size), self.fabric.device

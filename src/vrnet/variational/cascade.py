@@ -105,8 +105,7 @@ class Denoise(nn.Module):
 
 
 class Step(nn.Module):
-    """Two half steps, one after the other: data (nn.Identity if there is none), then denoise; in the authors' released
-    code the other way round."""
+    """Two half steps: data (nn.Identity if there is none), then denoise; in the authors' released code the reverse."""
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()

@@ -34,8 +34,7 @@ from vrnet.variational.linearize import Density, Field
 
 Scalar = Float[Tensor, ""]
 Memory = Tensor | None
-"""What a prox keeps for the next time it is asked: the dual variable of TV. It belongs to the next call, which may
-overwrite it."""
+"""What a prox keeps for its next call, which may overwrite it: the dual variable of TV."""
 
 
 @runtime_checkable
@@ -171,8 +170,7 @@ class Gaussian(Regularizer):
 
 @dataclass(frozen=True)
 class CentralDiffusion(Penalty):
-    """1/2 |∇v|² by central differences, as the paper prints it. For training only, to compare: a checkerboard, which
-    has none of them, is smooth to it."""
+    """1/2 |∇v|² by central differences, as the paper prints it, for training only: a checkerboard is smooth to it."""
 
     name = "CentralDiffusion"
     summary = "diffusion by central differences, which do not see a checkerboard"
