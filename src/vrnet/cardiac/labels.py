@@ -94,9 +94,6 @@ def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
     return tuple(found)
 
 
-# What labels are called, and which parts of the heart that makes them.
-
-
 def heart_of(names: LabelNames) -> HeartLabels:
     """Which labels are the parts of the heart, by what they are called; what is not named is not labelled."""
     parts = named_parts(names)
@@ -114,7 +111,6 @@ def named_parts(names: LabelNames) -> list[tuple[str, int]]:
 
 
 def names_by_part(heart: HeartLabels) -> LabelNames:
-    """What the labels of the parts of the heart are called."""
     found = {getattr(heart, part): name for name, part in PARTS.items()}
     return {label: name for label, name in found.items() if label is not None}
 

@@ -82,14 +82,12 @@ def moved_contours(
     return points
 
 
-# Arrays as short-axis slices: (x, y, z) with slices across z, cut to the part around the wall.
-
 MARGIN_VOXELS = 12  # around the wall: what lies farther away has no influence on a cubic spline, to seven digits
 
 
 @dataclass(frozen=True)
 class ShortAxis:
-    """A label map and motion as short-axis slices, and the rings of wall that they show."""
+    """A label map and motion as short-axis slices, across z, cut to the part around the wall, and its rings."""
 
     labels: Integer[ndarray, "x y z"]
     motion_mm: Float[ndarray, "t c x y z"]

@@ -29,13 +29,11 @@ class RandomSource:
 
     @classmethod
     def seeded(cls, seed: int) -> "RandomSource":
-        """The numbers of the patient with this seed."""
         if not 0 <= seed < 2**63:
             raise BadInput(f"there is no patient {seed}: a seed is a whole number from 0 to 2^63 - 1")
         return cls(torch.Generator().manual_seed(seed))
 
     def uniform(self, low: float, high: float) -> float:
-        """A number between two limits."""
         return low + (high - low) * torch.rand((), generator=self.generator).item()
 
     def normal(self, *shape: int) -> Tensor:

@@ -99,8 +99,6 @@ class Infarct:
         return 1 - (1 - self.remaining) * inside
 
 
-# What stands between tissue and image: the coil, a blur, noise.
-
 BLUR_VOXELS = 0.45  # standard deviation of the blur
 
 

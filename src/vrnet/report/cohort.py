@@ -13,7 +13,7 @@ from vrnet.files import Row, write_bytes
 from vrnet.report.drawing import render_template
 from vrnet.verdict.rules import WORDS
 
-HEADINGS = {
+HEADINGS = {  # what columns are called; of NAME_before and NAME_after, the common part
     "subject": "Subject", "status": "Status", "verdict": "Verdict", "suspicion": "Suspicion",
     "suspicion_by": "Farthest out in", "outlier": "Unlike the others in",
     "ncc": "Correlation", "mae": "Mean difference", "dice": "Dice",
@@ -35,7 +35,6 @@ HEADINGS = {
     "frames": "Frames", "frames_repaired": "Frames with repaired folds", "method": "Method", "device": "Device",
     "seconds": "Time (s)", "machine": "Machine", "reason": "Reason", "notes": "Notes",
 }  # fmt: skip
-"""What columns are called on the page; of those that are there twice, NAME_before and NAME_after, the common part."""
 
 
 def heading(column: str, label_names: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -98,7 +98,6 @@ def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_
 
 
 def show_image(ax: Axes, image: Shaped[ndarray, "w h"], title: str, window: Window) -> None:
-    """An image in grey."""
     ax.imshow(image.T, cmap="gray", vmin=window[0], vmax=window[1], interpolation="nearest")
     ax.set_title(title, fontsize=10)
 
@@ -117,7 +116,6 @@ def show_outlines(ax: Axes, maps: Mapping[str, LabelMap], colours: Mapping[int, 
 
 
 def draw_contours(ax: Axes, labels: LabelMap, colours: dict[int, str], style: str) -> None:
-    """The contour of each label, in its colour."""
     for label, colour in colours.items():
         mask = labels == label
         if mask.any() and not mask.all():
@@ -125,7 +123,6 @@ def draw_contours(ax: Axes, labels: LabelMap, colours: dict[int, str], style: st
 
 
 def draw_mask(ax: Axes, mask: Mask) -> None:
-    """The outline of a mask, if there is one."""
     if mask is not None:
         draw_contours(ax, mask.astype(np.uint8), {1: drawing.MASK}, "dotted")
 

@@ -74,8 +74,7 @@ def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int
     return max(first - margin, 0), min(last + margin, len(is_inside))
 
 
-LEAST_PART = 0.05
-"""Slices with fewer labelled voxels, as a part of the slice that has most, are not ranked: tips overlap by chance."""
+LEAST_PART = 0.05  # of the labelled voxels of the slice that has most: with fewer, as at tips, overlap is chance
 MAX_STRUCTURES = 8  # that have a row of their own; of more, only the mean is shown
 
 

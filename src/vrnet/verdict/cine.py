@@ -181,9 +181,8 @@ def unmatched_by_slice(
 
 
 Limits = tuple[float, float]  # beyond which a measure is worth a look, and failed
-OF_WHOLE = {"size": "volume", "motion": "all that it moves"}
+OF_WHOLE = {"size": "volume", "motion": "all that it moves"}  # what muscle keeps, and what a jump is a part of
 OF_SLICE = {"size": "area", "motion": "the largest motion there, or of the whole heart's where that is larger"}
-"""What muscle keeps, and what a jump is a part of."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,6 @@ class CineRule:
     of_whole: tuple["CineRule", ...] = ()  # which tell what half of the slices, or more, have in common with the whole
 
     def measure(self, evidence: CineEvidence) -> Extreme:
-        """The largest of what is measured."""
         return max(self.measured(evidence), key=lambda found: found.value, default=NOTHING)
 
     def beyond(self, evidence: CineEvidence) -> list[Extreme]:
@@ -273,8 +271,7 @@ FINDINGS = (
               (advice.CHECK_FRAMES,), FAILED_FRAMES, DOUBTFUL_FRAMES),
     in_slices("stillness", "stillness", (0.8, inf),
               "Over the cycle the heart moves {up_to}{value} less than in the other slices, as {frames} shows best: "
-              "one frame may be shown again and again, or the motion was not found.",
-              (advice.other_tracker,)),
+              "one frame may be shown again and again, or the motion was not found.", (advice.other_tracker,)),
     CineRule("closure", lambda e: [Extreme(e.closure_mm)], (1.0, 3.0),
              "Once round the cycle, points end {mm} mm from where they began.",
              (advice.WHOLE_CYCLE, advice.other_tracker)),
@@ -294,12 +291,10 @@ FINDINGS = (
                       f"In {{frames}} radial strain rises as far as {{value}} {BEYOND}", LABELS),
     CineRule("lengthening", lambda e: [e.whole.get("lengthening", NOTHING)], (0.35, inf),
              "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly "
-             "stretched beyond end-diastole.",
-             (advice.FROM_DIASTOLE, advice.other_tracker, advice.stiffer)),
+             "stretched beyond end-diastole.", (advice.FROM_DIASTOLE, advice.other_tracker, advice.stiffer)),
     CineRule("area of a part", lambda e: [e.whole.get("area_change", NOTHING)], (1.0, inf),
              "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and "
-             "little moves through a slice.",
-             (advice.outer_slices, advice.other_tracker, advice.stiffer)),
+             "little moves through a slice.", (advice.outer_slices, advice.other_tracker, advice.stiffer)),
 )  # fmt: skip
 
 

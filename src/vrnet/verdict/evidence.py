@@ -143,8 +143,6 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
     )
 
 
-# A pair by means over blocks of voxels.
-
 POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 MAX_VOXELS = 150_000  # larger images are averaged over blocks first
 CONTEXT = 8  # shortest edges of a voxel that are kept about what is compared: windows and shifts reach no farther
@@ -192,7 +190,6 @@ class Blocks:
 
     @classmethod
     def of(cls, result: PairResult, box: Box = ()) -> "Blocks":
-        """The blocks of a pair, or of a box of its voxels."""
         spacing = result.grid.spacing
         compared = None if result.compared is None else result.compared[box]
         sides = block_sides(result.fixed.array[box].shape, spacing)

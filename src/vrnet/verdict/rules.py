@@ -27,8 +27,8 @@ from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Advice, Run, advice_af
 from vrnet.verdict.evidence import MAX_OFFSET, MAX_RANGE_RATIO, Evidence, evidence_of
 
 Level = Literal["good", "look", "failed"]
-WORDS = {"good": "good", "look": "look at it", "failed": "failed"}
-"""The levels as people are told of them; files and programs have the level itself."""
+WORDS = {"good": "good", "look": "look at it", "failed": "failed"}  # for people; files have the level itself
+UNKNOWN = Run()
 
 
 def level_by_limits(value: float, look: float, failed: float) -> Level:
@@ -82,20 +82,17 @@ OF_STRUCTURES = (
          "A structure overlaps less than before: {e.fall.name}, Dice {e.fall.before:.3f}, then {e.fall.after:.3f}.",
          (advice.smoother, advice.LABELS)),
     Rule("structures apart", lambda e: 1 - e.dice_after, MAX_APART, 0.8,
-         "The structures hardly overlap: mean Dice {e.dice_after:.3f}.",
-         (advice.SAME_PATIENT, advice.LABELS)),
+         "The structures hardly overlap: mean Dice {e.dice_after:.3f}.", (advice.SAME_PATIENT, advice.LABELS)),
     Rule("structures farther apart",
          lambda e: e.distance_after / max(e.distance_before, 1e-6) - 1 if 1 - e.dice_after > MAX_APART else -inf,
          0.0, 0.02,
          "The structures hardly overlap, and lie farther apart than before: mean surface distance "
-         "{e.distance_before:.1f} mm, then {e.distance_after:.1f} mm.",
-         (advice.SAME_PATIENT, advice.LABELS)),
+         "{e.distance_before:.1f} mm, then {e.distance_after:.1f} mm.", (advice.SAME_PATIENT, advice.LABELS)),
 )
 OF_IMAGES = (  # few voxels do not tell how alike the images are
     Rule("glare", lambda e: e.glare, 2.5, inf,
          "A part of one image is far brighter than the rest of it ({e.glare:.1f} times as far as in the other), "
-         "as an artefact may be.",
-         (advice.artefact,), is_cause=True),
+         "as an artefact may be.", (advice.artefact,), is_cause=True),
     Rule("lies mirrored", lambda e: e.placement_gain if e.coarse_mirrored > max(e.coarse_turned, LEAST_COARSE) else 0.0,
          MAX_PLACEMENT_GAIN, 0.5,
          "The images would be more alike if one of them were mirrored: correlation of the coarse images "
@@ -109,19 +106,16 @@ OF_IMAGES = (  # few voxels do not tell how alike the images are
     # before, at most that of an image with itself moved by a third of a voxel: any interpolation loses what is more
     Rule("less alike, locally", lambda e: min(e.local_before, 0.87) - e.local_after, 0.01, 0.05,
          "The images are less alike after than before: local correlation (squared) {e.local_before:.2f}, "
-         "then {e.local_after:.2f}.",
-         (advice.smoother,)),
+         "then {e.local_after:.2f}.", (advice.smoother,)),
     Rule("less alike, by mutual information",
          lambda e: min(e.information_before, 0.65) - e.information_after, 0.01, 0.05,
          "The images tell less of each other after than before: mutual information {e.information_before:.2f}, "
-         "then {e.information_after:.2f}.",
-         (advice.smoother,)),
+         "then {e.information_after:.2f}.", (advice.smoother,)),
     Rule("structure unmatched", lambda e: e.unmatched, 0.37, 0.50,
          "{e.unmatched:.0%} of what fixed shows has no counterpart in the result.",
          (advice.SAME_PATIENT, advice.rigid, advice.other_contrast)),
     Rule("blank places", lambda e: e.blank, 0.10, 0.30,
-         "The result is blank at {e.blank:.0%} of what fixed shows.",
-         (advice.masks, advice.headers)),
+         "The result is blank at {e.blank:.0%} of what fixed shows.", (advice.masks, advice.headers)),
     Rule("little information", lambda e: -e.information_after, -0.20, -0.05,
          "The result tells little of fixed: mutual information {e.information_after:.2f}.",
          (advice.SAME_PATIENT, advice.other_contrast)),
@@ -135,15 +129,12 @@ OF_IMAGES = (  # few voxels do not tell how alike the images are
 OF_FIELD = (
     Rule("stretch", lambda e: e.stretch, 0.70, 1.3,
          "The field stretches and squeezes more than is plausible: by a factor of {e.typical_stretch:.1f} at a typical "
-         "place.",
-         (advice.smoother, advice.SAME_PATIENT)),
+         "place.", (advice.smoother, advice.SAME_PATIENT)),
     Rule("large motion", lambda e: e.motion, 0.22, inf,
          "The motion is larger than is plausible: up to {e.motion:.0%} of the image's longest side, beyond what an "
-         "affine map would move.",
-         (advice.affine, advice.smoother)),
+         "affine map would move.", (advice.affine, advice.smoother)),
     Rule("motion beyond the border", lambda e: e.outside, 0.25, inf,
-         "The motion carries {e.outside:.0%} of fixed beyond the border of moving.",
-         (advice.affine,)),
+         "The motion carries {e.outside:.0%} of fixed beyond the border of moving.", (advice.affine,)),
     Rule("folds", lambda e: e.folds_percent, 1.0, MANY_FOLDS_PERCENT,
          "The field folds at {e.folds_percent:.1f}% of the voxels: it has no inverse there.",
          (advice.no_folds, advice.smoother), is_named_first=True),
@@ -151,8 +142,7 @@ OF_FIELD = (
          "The images were compared at only {e.compared}: too few to tell how good the registration is.",
          (advice.MORE_VOXELS,), is_cause=True),
     Rule("little overlap", lambda e: 1 - e.coverage, 0.5, 0.9,
-         "Moving covers {e.coverage:.0%} of fixed: elsewhere nothing was registered.",
-         (advice.headers,)),
+         "Moving covers {e.coverage:.0%} of fixed: elsewhere nothing was registered.", (advice.headers,)),
 )
 FINDINGS = (*OF_STRUCTURES, *OF_IMAGES, *OF_FIELD)
 
@@ -166,17 +156,13 @@ INTENSITY_RANGES = Rule(  # no cause where the method does not compare intensiti
 CAUSES = (
     Rule("opposite contrast", lambda e: -e.correlation_before, 0.2, inf,
          "The contrast is opposite: bright in one image is dark in the other (correlation about "
-         "{e.correlation_before:.1f}).",
-         (advice.other_contrast, advice.SAME_PATIENT)),
+         "{e.correlation_before:.1f}).", (advice.other_contrast, advice.SAME_PATIENT)),
     Rule("unrelated images", lambda e: -e.information_before, -0.02, inf,
          "The images hardly tell anything of each other as they lie: mutual information {e.information_before:.3f}.",
          (advice.SAME_PATIENT, advice.other_contrast)),
     INTENSITY_RANGES,
 )
 # fmt: on
-
-
-UNKNOWN = Run()
 
 
 @dataclass(frozen=True)
