@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vrnet.methods.bundled import FOLDER, SHORT_AXIS, load_bundled
+from vrnet.methods.names import FOLDER, SHORT_AXIS, load_bundled
 
 pytestmark = pytest.mark.release
 ROOT = Path(__file__).parents[1]

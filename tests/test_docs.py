@@ -20,8 +20,7 @@ import yaml
 import vrnet
 from tests.reader import write_pairs
 from vrnet.app import main as cli
-from vrnet.methods.bundled import FOLDER
-from vrnet.methods.names import parse_trainable
+from vrnet.methods.names import FOLDER, parse_trainable
 from vrnet.training.settings import PRESETS
 
 ROOT = Path(__file__).parents[1]

@@ -1,8 +1,7 @@
 import pytest
 
 from vrnet import names, parse
-from vrnet.methods.bundled import bundled_file
-from vrnet.methods.names import parameters
+from vrnet.methods.names import bundled_file, parameters
 from vrnet.methods.weights import FAMILIES
 
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from vrnet import parse
-from vrnet.methods.bundled import SHORT_AXIS, Default, load_bundled
+from vrnet.methods.names import SHORT_AXIS, Default, load_bundled
 
 SOLVER = parse("Gaussian-LNCC")
 
@@ -44,7 +44,7 @@ def test_the_model_of_hippocampi_says_what_it_is():
 
 USE = """
 import sys, vrnet
-from vrnet.methods.bundled import SHORT_AXIS, load_bundled
+from vrnet.methods.names import SHORT_AXIS, load_bundled
 assert load_bundled.cache_info().currsize == 0
 load_bundled(SHORT_AXIS)
 print(*{name.split(".")[1] for name in sys.modules if name.startswith("torch.")}, "sympy" in sys.modules)

@@ -17,13 +17,16 @@ from tests.models import saved, trained
 from vrnet.errors import BadInput, UnfitMachine
 from vrnet.fields.calculus import warp
 from vrnet.files import sha256
-from vrnet.methods import bundled
-from vrnet.methods.bundled import BUNDLED, SHORT_AXIS, Default, load_bundled
+from vrnet.methods import names as names_of_methods
 from vrnet.methods.names import (
+    BUNDLED,
     EXAMPLES,
     FAMILIES,
+    SHORT_AXIS,
+    Default,
     MethodSpec,
     all_methods,
+    load_bundled,
     load_once,
     missing_package,
     names,
@@ -241,7 +244,7 @@ def test_a_bundled_model_is_pinned_by_its_content(name, tmp_path, monkeypatch):
     file = tmp_path / "short_axis.safetensors"
     file.write_text("weights")
     forget()
-    monkeypatch.setattr(bundled, "FOLDER", tmp_path)
+    monkeypatch.setattr(names_of_methods, "FOLDER", tmp_path)
     spec = MethodSpec(name).pin()
     assert spec.weights_sha256 == sha256(file)
     file.write_text("others")

@@ -14,8 +14,7 @@ from tests.models import Flow, card, saved, trained
 from vrnet import BadInput, Trained, load_method
 from vrnet.fields.calculus import warp
 from vrnet.files import checksum, write_tensors
-from vrnet.methods.bundled import SHORT_AXIS, bundled_file
-from vrnet.methods.names import find_base, parse_trainable
+from vrnet.methods.names import SHORT_AXIS, bundled_file, find_base, parse_trainable
 from vrnet.methods.weights import Card, load_weights, make_solver, save_weights, shape_at, template_shape
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.initialisers import ThroughTemplate

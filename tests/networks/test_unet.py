@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pixel_unshuffle
 
-from vrnet.methods.bundled import load_bundled
+from vrnet.methods.names import load_bundled
 from vrnet.networks import unet as convolution
 from vrnet.networks.denoisers import FIELD_SCALE
 from vrnet.networks.unet import (

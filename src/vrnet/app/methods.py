@@ -36,9 +36,8 @@ class Methods:
     """List the parameters of this method and what it says of itself; of a file of weights, how it was trained."""
 
     def run(self) -> None:
-        from vrnet.methods.bundled import BUNDLED
         from vrnet.methods.method import Images
-        from vrnet.methods.names import all_methods, parameters, parse, without_average
+        from vrnet.methods.names import BUNDLED, all_methods, parameters, parse, without_average
         from vrnet.methods.weights import FAMILIES, SUFFIX, load_method
 
         name = self.name

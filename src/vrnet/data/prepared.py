@@ -151,7 +151,6 @@ class PreparedSplit:
 # The cache: what it does not keep is made.
 
 MAX_NAMED_SUBJECTS = 20
-"""Broken subjects that one message names."""
 
 
 def cache_folder() -> Path:

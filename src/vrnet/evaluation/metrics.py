@@ -58,13 +58,9 @@ def surface(mask: Mask, axes: Iterable[int]) -> Mask:
     return edge & mask
 
 
-def voxel_positions(mask: Mask, spacing: tuple[float, ...]) -> Float[ndarray, "n d"]:
-    """Positions of a mask's voxels, in mm from the first voxel of the image."""
-    return np.argwhere(mask) * np.asarray(spacing, float)
-
-
-def nearest_distances(A: Float[ndarray, "n d"], B: Float[ndarray, "m d"]) -> SurfaceDistances:
-    """Distances of the points of each set to the nearest of the other, in their unit."""
+def nearest_distances(a: Mask, b: Mask, spacing: tuple[float, ...]) -> SurfaceDistances:
+    """Distances of the voxels of each mask to the nearest of the other, in mm."""
+    A, B = (np.argwhere(mask) * np.asarray(spacing, float) for mask in (a, b))
     if not (len(A) and len(B)):
         return SurfaceDistances(np.array([np.nan]), np.array([np.nan]))
     from scipy.spatial import cKDTree
@@ -76,8 +72,7 @@ def nearest_distances(A: Float[ndarray, "n d"], B: Float[ndarray, "m d"]) -> Sur
 
 def surface_distances(a: Mask, b: Mask, spacing: tuple[float, ...]) -> SurfaceDistances:
     """Distances between the surfaces of two masks, in mm."""
-    A, B = (voxel_positions(surface(mask, range(mask.ndim)), spacing) for mask in (a, b))
-    return nearest_distances(A, B)
+    return nearest_distances(surface(a, range(a.ndim)), surface(b, range(b.ndim)), spacing)
 
 
 def mean_absolute_error(a: Real[ndarray, "*s"], b: Real[ndarray, "*s"]) -> float:
@@ -123,7 +118,7 @@ def contour_hausdorff(a: Mask, b: Mask, spacing: tuple[float, ...], across: int 
     within = tuple(h for i, h in enumerate(spacing) if i != across)
     contours = [surface(fill_holes(np.moveaxis(mask, across, 0)), (1, 2)) for mask in (a, b)]
     pairs = [(x, y) for x, y in zip(*contours, strict=True) if x.any() and y.any()]
-    found = [nearest_distances(voxel_positions(x, within), voxel_positions(y, within)).hausdorff for x, y in pairs]
+    found = [nearest_distances(x, y, within).hausdorff for x, y in pairs]
     return float(np.mean(found)) if found else np.nan
 
 

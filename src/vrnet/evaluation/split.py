@@ -141,7 +141,6 @@ class MeasureSubject:
 
     method: MethodSpec
     read: Callable[[str], Sample]
-    """The sample of a name."""
     structures: dict[str, int]
     device: str
     folds: Folds

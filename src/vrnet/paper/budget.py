@@ -63,10 +63,6 @@ UNFLIPPED = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, transla
 """A heart twists and shortens one way: where outlines do not show the motion along an axis, flipping would hide it."""
 SHORT_2D = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
 SHORT_3D = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=UNFLIPPED, validate_every=500)
-SHORT_STACKS = replace(SHORT_3D, steps=1_500, batch=2, alpha=0.1, validate_every=1_500)
-SHORT_ACROSS_SUBJECTS = Training(
-    steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500
-)
 PRESET = {
     **{name: PRESETS[name] for name in ("acdc", "ukbb", "cmr3d", "hippocampus")},
     **{"phantom": PRESETS["acdc"], "acdc3d": PRESETS["cmr3d"], "phantom3d": PRESETS["cmr3d"]},
@@ -77,8 +73,10 @@ SHORT = Budget(
     {
         **dict.fromkeys(("acdc", "ukbb", "phantom"), SHORT_2D),
         **dict.fromkeys(("cmr3d", "phantom3d"), SHORT_3D),
-        "acdc3d": SHORT_STACKS,
-        "hippocampus": SHORT_ACROSS_SUBJECTS,
+        "acdc3d": replace(SHORT_3D, steps=1_500, batch=2, alpha=0.1, validate_every=1_500),
+        "hippocampus": Training(
+            steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500
+        ),
     },
 )
 CONSISTENT = Budget(

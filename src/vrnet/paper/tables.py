@@ -36,7 +36,6 @@ LATEX = {
     "|∇J|": r"$|\nabla J|$", "Θ1": r"$\Theta^1$", "α": r"$\alpha$", "<": "$<$", "|": "$|$", "–": "--",
     "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#",
 }  # fmt: skip
-"""What LaTeX spells otherwise."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,6 @@ LOWER_IS_BETTER = ("hd", "end")
 PUBLISHED_ON_PAGES = ("dice_mean", "hd_mean", "folding_percent", "jacobian_gradient")
 """The published measures that a page has room for; the CSV file has all."""
 RowsByMethod = Mapping[str, Sequence[Row]]
-"""{method: one row per subject}"""
 
 
 def measure_title(measure: str) -> str:

@@ -18,8 +18,8 @@ from vrnet.devices import in_main_thread, own_stream
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import warp_labels
 from vrnet.files import exists, write_rows
-from vrnet.methods.bundled import bundled_file, is_bundled
 from vrnet.methods.method import Card, Trainable, made_by_fields
+from vrnet.methods.names import bundled_file, is_bundled
 from vrnet.methods.weights import load_weights, read_card, save_weights, template_shape
 from vrnet.provenance import provenance
 from vrnet.training.loss import Loss, loss_of

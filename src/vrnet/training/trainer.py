@@ -104,8 +104,7 @@ class Trainer:
         return value.detach()
 
 
-# Gradient checkpointing: what a row of a cascade computes, a linearisation and its steps, is not kept, but computed
-# again for the backward pass.
+# Gradient checkpointing: what a row of a cascade computes, a linearisation and its steps, is not kept.
 
 recompute = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 """recompute(function, *inputs) is function(*inputs); what lies between is computed again for the backward pass."""

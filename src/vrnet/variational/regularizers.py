@@ -211,7 +211,6 @@ class Folding(Penalty):
 
 
 REGULARIZERS: dict[str, Regularizer] = {term.name: term for term in (TV(), Diffusion(), Bending(), Gaussian())}
-"""Every regulariser of the solvers by its name."""
 TRAINING_PENALTIES: dict[str, Penalty] = {term.name: term for term in (CentralDiffusion(), Huber(), Folding())}
 """What can be trained with beside the regularisers."""
 

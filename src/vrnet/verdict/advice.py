@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from vrnet.errors import BadInput
-from vrnet.methods.bundled import SHORT_AXIS_CINE
-from vrnet.methods.names import parameters, parse, with_parameters, without_average
+from vrnet.methods.names import SHORT_AXIS_CINE, parameters, parse, with_parameters, without_average
 from vrnet.methods.parameters import value_in
 
 TRACKERS = "Gaussian-LNCC", "TV-L1"  # of volumes, in the order to try them: by structure, and by intensities
