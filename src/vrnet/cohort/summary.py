@@ -117,13 +117,7 @@ def summarise_rows(rows: Sequence[Row], recipe: Recipe) -> dict[str, Any]:
             low, median, high = np.percentile(found, (5, 50, 95)).tolist()
             metrics[name] = {"mean": float(np.mean(found)), "std": float(np.std(found))}
             metrics[name] |= {"percentile_5": low, "median": median, "percentile_95": high}
-    return {
-        "subjects": len(rows),
-        "done": statuses["done"],
-        "failed": statuses["failed"],
-        "left": len(rows) - statuses["done"] - statuses["failed"],
-        "verdicts": dict(verdicts),
-        "failures": dict(reasons.most_common(20)),
-        "metrics": metrics,
-        "recipe": dict(recipe),
-    }
+    left = len(rows) - statuses["done"] - statuses["failed"]
+    counts = {"subjects": len(rows), "done": statuses["done"], "failed": statuses["failed"], "left": left}
+    outcomes = {"verdicts": dict(verdicts), "failures": dict(reasons.most_common(20))}
+    return {**counts, **outcomes, "metrics": metrics, "recipe": dict(recipe)}

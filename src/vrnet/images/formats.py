@@ -185,9 +185,8 @@ def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
 
 @np.errstate(all="ignore")
 def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
-    """Where the voxels are, by the form that nibabel takes; axes beyond the third, such as time, are no place.
-
-    Tells the user how far apart two forms put a corner of the image; BadInput if that is more than a voxel."""
+    """Where the voxels are, by the form that nibabel takes; axes beyond the third, such as time, are no place. Tells
+    the user how far apart two forms put a corner of the image; BadInput if that is more than a voxel."""
     d, k = len(shape), min(3, len(shape))
     unit = UNITS_MM.get(header.get_xyzt_units()[0], 1.0)
     sizes = np.ones(3)

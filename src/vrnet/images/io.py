@@ -161,9 +161,8 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
 
 
 def grid_in_space(grid: Grid, path: Path) -> Grid:
-    """A grid without its last axis, which is time.
-
-    A slice that is tilted out of the plane of its first axes has no place in 2D: it lies along the axes."""
+    """A grid without its last axis, which is time. A slice that is tilted out of the plane of its first axes has no
+    place in 2D: it lies along the axes."""
     d = len(grid.shape) - 1
     axes = grid.axes[:d, :d]
     is_apart = np.allclose(axes.T @ axes, np.eye(d), atol=ORTHONORMAL_TOLERANCE)

@@ -54,11 +54,8 @@ def main() -> None:
     sitk.GetArrayFromImage(sitk.Image(2, 2, sitk.sitkUInt8)).astype(np.float64)  # imports what it needs
     what, memory, names = json.load(sys.stdin)
     os.close(descriptor := os.dup(0))  # the number that the next file opened will have
-    limits = {
-        resource.RLIMIT_AS: memory,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_NOFILE: descriptor + 1,  # one file at a time: a file cannot have another one read
-    }
+    # One file is open at a time: a file cannot have another one read.
+    limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: descriptor + 1}
     for limit, value in limits.items():
         hard = resource.getrlimit(limit)[1]
         within = value if hard == resource.RLIM_INFINITY else min(value, hard)

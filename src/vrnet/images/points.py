@@ -11,8 +11,6 @@ from vrnet.errors import BadInput, shown
 from vrnet.files import read_table, write_table
 from vrnet.vocabulary import Space
 
-FORM = "a header x,y,z and one row per point"
-
 
 @dataclass(frozen=True, eq=False)
 class Points:
@@ -26,7 +24,7 @@ class Points:
 
 def read_points(path: Path, space: Space) -> Points:
     """The points of a table whose numbers are in this space; BadInput if it has no x and y."""
-    header, rows = read_table(path, FORM)
+    header, rows = read_table(path, "a header x,y,z and one row per point")
     names = [name.strip().lower() for name in header]
     columns = [names.index(axis) for axis in "xyz" if axis in names]
     if names.count("x") != 1 or names.count("y") != 1 or names.count("z") > 1:

@@ -19,15 +19,13 @@ def resample(source: sitk.Image, grid: Grid, transform: sitk.Transform, method: 
     """source(transform(x)) at the voxels x of a grid; outside the source, this value, or its border if None."""
     place = grid.origin, grid.spacing, grid.direction
     repeats_border, kind = outside is None, source.GetPixelID()
-    return sitk.GetArrayFromImage(
-        sitk.Resample(source, grid.shape, transform, method, *place, outside or 0.0, kind, repeats_border)
-    ).T
+    found = sitk.Resample(source, grid.shape, transform, method, *place, outside or 0.0, kind, repeats_border)
+    return sitk.GetArrayFromImage(found).T
 
 
 def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image:
-    """The image on another grid, by its header, or through an affine map, as float32: image(affine(x)).
-
-    It is smoothed first along axes that are coarser there. Outside the image its border is repeated."""
+    """The image on another grid, by its header, or through an affine map, as float32: image(affine(x)). It is smoothed
+    first along axes that are coarser there. Outside the image its border is repeated."""
     if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
     own, there = image.grid, affine.image_of(grid) if affine else grid
@@ -41,9 +39,8 @@ def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Im
 
 
 def place_image(image: Image, grid: Grid, affine: Affine | None = None, repeat_border: bool = False) -> Image:
-    """The image on another grid, by its header, or through an affine map: what that transform gives.
-
-    Outside the image it has the image's least value, or that of its border."""
+    """The image on another grid, by its header, or through an affine map: what that transform gives. Outside the image
+    it has the image's least value, or that of its border."""
     if affine is None and image.grid.matches(grid):
         return Image(as_float(image.array), grid, image.name)
     source = to_sitk(as_float(image.array), image.grid)
@@ -78,9 +75,8 @@ def match_histogram(image: Image, other: Image) -> Image:
 
 
 def resample_labels(labels: Image, grid: Grid, transform: sitk.Transform, smooth: bool = False) -> Image:
-    """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation.
-
-    Outside the map it is 0. Every value and type is kept: what ITK resamples are positions in a list of labels."""
+    """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation. Outside the map
+    it is 0. Every value and type is kept: what ITK resamples are positions in a list of labels."""
     values, positions = np.unique(np.append(labels.array, labels.array.dtype.type(0)), return_inverse=True)
     source = to_sitk(positions[:-1].reshape(labels.array.shape).astype(np.int32), labels.grid)
     method = sitk.sitkLabelLinear if smooth else sitk.sitkNearestNeighbor

@@ -381,9 +381,8 @@ class Transform:
 
 
 class Inverse(NamedTuple):
-    """A transform T⁻¹, and |T(T⁻¹(y)) − y| at each voxel y of its grid, in millimetres.
-
-    Where T⁻¹(y) is outside the grid of T, T is taken to go on."""
+    """A transform T⁻¹, and |T(T⁻¹(y)) − y| at each voxel y of its grid, in millimetres. Where T⁻¹(y) is outside the
+    grid of T, T is taken to go on."""
 
     transform: Transform
     residual: Float[ndarray, "*s"]

@@ -49,6 +49,7 @@ SOLVER_SMOOTHING_MM = (2.0, 1.0)  # likewise for a solver, whose result hardly d
 KEPT_OF_START = 0.8
 """The part of a start that is kept, by methods other than solvers. On phantoms whose every frame was seen, chains close
 within 0.1 mm; with all of it 0.4 mm off, and with 0.6 points at end-systole are half as far again from the truth."""
+Frames = Float[Tensor, "t b 1 *s"]  # of a cycle; slices are a batch
 FindFrom = Callable[[Tensor, Tensor, Tensor], Tensor]  # (I0, I1, start) -> the field of a batch of pairs
 
 
@@ -74,12 +75,9 @@ class Cycle(NamedTuple):
     closing: Float[Tensor, "2 b d *s"]  # what each found for the reference itself, once round the cycle
 
 
-def go_round(
-    find: FindFrom, frames: Float[Tensor, "t b 1 *s"], sigma: Smoothing, after_step: Callable[[int], None] | None = None
-) -> Cycle:
-    """Track every frame of a cycle whose first is the reference.
-
-    The pairs of both chains are one batch. `after_step` is called with how many of n steps are done."""
+def go_round(find: FindFrom, frames: Frames, sigma: Smoothing, after: Callable[[int], None] | None = None) -> Cycle:
+    """Track every frame of a cycle whose first is the reference. The pairs of both chains are one batch. `after`
+    is called with how many of n steps are done."""
     n, reference = len(frames), frames[0]
     fields = frames.new_zeros(n, reference.shape[0], reference.dim() - 2, *reference.shape[2:])
     found = torch.cat([fields[0], fields[0]])
@@ -91,8 +89,8 @@ def go_round(
             forward, backward = found.chunk(2)
             fields[step] += (1 - step / n) * forward
             fields[n - step] += (1 - step / n) * backward
-        if after_step is not None:
-            after_step(step)
+        if after is not None:
+            after(step)
     return Cycle(fields, torch.stack(found.chunk(2)))
 
 
@@ -185,9 +183,8 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
 
 
 def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> Motion:
-    """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`; no field folds.
-
-    All frames have one scaling of intensities. Slices of a stack move each within itself."""
+    """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`; no field folds. All
+    frames have one scaling of intensities. Slices of a stack move each within itself."""
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
         cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
         blend, closing = ([unbatch(u, plan.slice_axis) for u in part] for part in cycle)
@@ -206,17 +203,15 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
     return Motion(np.roll(as_stored(fields), frame, axis=0), as_stored(closing), repairs)
 
 
-def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 *s"]:
+def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Frames:
     """The frames from the reference on, in [0, 1] by one scaling, axes as the world's run; slices are batches."""
     whole = np.roll(cine.frames, -frame, axis=0).transpose(0, *(1 + axis for axis in plan.order))
     turned = np.flip(whole, [1 + axis for axis in plan.grid.backward]).astype(np.float32)
     (scaled,) = rescale_jointly(torch.from_numpy(turned))
-    if plan.slice_axis is None:
-        return scaled[:, None, None].to(plan.device)
-    return scaled.movedim(1 + plan.slice_axis, 1)[:, :, None].contiguous().to(plan.device)
+    return torch.stack([batch(I, plan.slice_axis) for I in scaled]).to(plan.device)
 
 
-def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Progress) -> Cycle:
+def track_cycle(plan: TrackingPlan, frames: Frames, tell: Progress) -> Cycle:
     """The motion of every frame: a network's of some, a solver's of how slices turn, and another's that refines all."""
     n = len(frames)
     turning, seen = plan.turning(n), plan.seen(n)
@@ -244,7 +239,7 @@ def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float
     return found
 
 
-def refine(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], cycle: Cycle, tell: Progress) -> Cycle:
+def refine(plan: TrackingPlan, frames: Frames, cycle: Cycle, tell: Progress) -> Cycle:
     """The fields that a solver finds from those of a cycle; anew, where a start is worse than no motion."""
     find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (REFINEMENT, ANEW))
     fields, others = cycle.fields, range(1, len(frames))
@@ -264,7 +259,7 @@ def refine(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], cycle: Cycle, 
     return cycle
 
 
-def follow(plan: TrackingPlan, find: Initializer, frames: Float[Tensor, "t b 1 *s"], progress: Progress) -> Cycle:
+def follow(plan: TrackingPlan, find: Initializer, frames: Frames, progress: Progress) -> Cycle:
     """Both chains, by the method of the plan or by a solver."""
     n, done = len(frames), 0
 
@@ -284,7 +279,6 @@ def follow(plan: TrackingPlan, find: Initializer, frames: Float[Tensor, "t b 1 *
 
 def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
     """A solver that iterates from a start, so that the whole motion is regular; without a start, from coarse to fine.
-
     Slices are quicker all at once; of volumes, one at a time is held in memory."""
     size = len if plan.slice_axis is not None else lambda batch: 1
 
@@ -304,9 +298,8 @@ MARGIN_VOXELS = 2  # beyond where labels are moved to: their inverse is sought b
 def propagate_labels(
     labels: Integer[ndarray, "*s"], fields: Float[ndarray, "t d *s"], slice_axis: int | None
 ) -> Integer[ndarray, "t *s"]:
-    """The label map of every frame, given that of the reference; the fields are in voxels.
-
-    A voxel gets the label of greatest weight by linear interpolation; a slice without labels has none in any frame."""
+    """The label map of every frame, given that of the reference; the fields are in voxels. A voxel gets the label of
+    greatest weight by linear interpolation; a slice without labels has none in any frame."""
     values, number = np.unique(np.append(labels, labels.dtype.type(0)), return_inverse=True)
     found = np.zeros((len(fields), *labels.shape), labels.dtype)
     whole = batch(torch.from_numpy(number[:-1].reshape(labels.shape)), slice_axis)

@@ -123,9 +123,8 @@ Box = tuple[slice, ...]  # a part of each spatial axis
 
 
 def content_box(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], fewest: int) -> Box:
-    """The smallest box outside of which each image has the value of its corners everywhere, and a margin.
-
-    An axis keeps the `fewest` voxels at least. Where the corners of an image differ, it has no background."""
+    """The smallest box outside of which each image has the value of its corners everywhere, and a margin. An axis keeps
+    the `fewest` voxels at least. Where the corners of an image differ, it has no background."""
 
     def differs_from_corners(I: Tensor) -> Tensor:
         corners = I
@@ -179,7 +178,6 @@ def carry_on(u: Float[Tensor, "b d *t"], box: Box, shape: tuple[int, ...]) -> Fl
 
 def fade_out(u: Float[Tensor, "b d *t"], box: Box, shape: tuple[int, ...], h: RelativeSpacing) -> Tensor:
     """The field of a box on the whole grid: outside, that of the nearest voxel inside, less the farther away, to none.
-
     It falls so slowly that its end alone folds nothing: by 3/8 of a voxel per voxel at most."""
     places = (torch.arange(n, dtype=torch.float32) for n in shape)
     beyond = (  # the squared distance of each place of an axis from the box
