@@ -117,8 +117,6 @@ def read_info(folder: Path) -> dict[str, str]:
 # needs no labels. In 2D it takes every frame of sa.nii.gz to the first, which is end-diastole, or without that file
 # end-systole to end-diastole; only the latter has labels. Labels with LV and RV exchanged are renumbered.
 
-PHASES = "ED", "ES"
-
 
 @dataclass(frozen=True)
 class PhaseFolder(SubjectFolder):
@@ -129,7 +127,7 @@ class PhaseFolder(SubjectFolder):
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
         """The images of both phases, and their labels; to be trained on, these if they are there."""
         folder = self.root / subject
-        images, labels = ([folder / f"{kind}_{phase}.nii.gz" for phase in PHASES] for kind in ("sa", "label_sa"))
+        images, labels = ([folder / f"{kind}_{phase}.nii.gz" for phase in ("ED", "ES")] for kind in ("sa", "label_sa"))
         return images + protocols.labels_for(purpose, labels)
 
     def read(self, files: Sequence[Path]) -> tuple[list[Image], list[Image]]:

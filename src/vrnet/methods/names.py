@@ -111,8 +111,6 @@ class Default(Method):
         return self.resolve(d, None).build(d, device)
 
 
-# All methods, and the names of those that are learned.
-
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
 """Every method that can register as it is, but for the solvers and the bundled models."""
 EXAMPLES = (

@@ -132,4 +132,3 @@ BUDGETS = {
     ),
     "quick": QUICK,
 }
-"""By name, as `vrnet paper --budget` describes them."""

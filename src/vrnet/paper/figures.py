@@ -167,8 +167,6 @@ BOX_METHODS = {
     2: ("identity", "FFD", "TV-L1", "Demons", "SyN", "Siamese", "VoxelMorph", "2xRC-Net", "R-L1-3x2", "C-L2-3x1"),
     3: ("identity", *COMPARED_METHODS[3]),
 }
-TRAINED_ON = (8, 4, 2)
-"""An eighth of the subjects, a quarter, a half: of the 40 of ACDC 5, 10 and 20."""
 EFFICIENT_METHODS = {
     2: ("VoxelMorph", "3xRC-Net", "R-L1-3x2", "D-L2-3x1"),
     3: ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "D-L1-2x1"),
@@ -280,8 +278,8 @@ def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
 
 
 def efficiency_entries(results: Results, total: int) -> dict[tuple[str, int], list[Entry]]:
-    """{(method, number of subjects): one entry per seed}, where there are `total` subjects to train on."""
-    counts = {max(1, total // part): max(1, total // part) for part in TRAINED_ON} | {total: None}
+    """{(method, number of subjects): one entry per seed}: an eighth, a quarter, a half and all of `total` subjects."""
+    counts = {max(1, total // part): max(1, total // part) for part in (8, 4, 2)} | {total: None}
     return {
         (name, n): results.seeds(name, subjects=subjects)
         for name in EFFICIENT_METHODS[results.d]

@@ -136,14 +136,12 @@ class Results:
         return self.out / self.data / self.protocol(entry) / entry.folder_name
 
     def run_folder(self, entry: Entry) -> Path:
-        """Where the training of an entry is."""
         return self.folder(replace(entry, is_averaged=False)) / RUN
 
     def _collected(self, entry: Entry) -> Run | None:
         return read_runs(self.out / self.data).get((self.protocol(entry), entry.folder_name))
 
     def has(self, entry: Entry) -> bool:
-        """Whether the entry is measured."""
         return (self.folder(entry) / CONFIG).is_file() or self._collected(entry) is not None
 
     def run(self, entry: Entry) -> Run:
