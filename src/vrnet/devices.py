@@ -58,8 +58,8 @@ def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
 
 
 def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
-    """function(n) of each number, in their order, by as many threads as PyTorch would give to one call; but for calls
-    from the main thread of Python by one: a host program that has threads of its own has shared its work already."""
+    """function(n) of each number, in their order, by as many threads as PyTorch would give to one call; by one
+    outside the main thread of Python: a host program that has threads of its own has shared its work already."""
     threads = torch.get_num_threads()
     workers = min(threads, len(numbers)) if in_main_thread() else 1
     if workers <= 1:
@@ -100,8 +100,6 @@ def compute_alone() -> None:
 os.register_at_fork(after_in_child=compute_alone)
 
 
-# Arrays computed in parts: each part stays in the cache of a processor, and threads share the parts.
-
 VOXELS_AT_ONCE = 2**17  # few enough that intermediate results stay in the cache
 
 
@@ -111,8 +109,7 @@ def in_parts(I: Tensor) -> bool:
 
 
 def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *s"]:
-    """make(rows) for all rows of the first spatial axis, in the shape of `like`; where that is faster in parts, of
-    about VOXELS_AT_ONCE voxels each, and of many parts one for each thread."""
+    """make(rows) for all rows of the first spatial axis, in the shape of `like`; in parts where that is faster."""
     n = like.shape[2]
     if not in_parts(like):
         return make(slice(0, n))

@@ -277,9 +277,6 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
-# JSON, and records: what JSON says, as a frozen dataclass, by msgspec
-
-
 def read_json(path: Path) -> Any:
     """The value in a JSON file."""
     check_ordinary(path)

@@ -69,8 +69,7 @@ WORSE_ABOVE = ("hausdorff", "surface", "folding", "jacobian", "closure", "frames
 
 
 def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
-    """Give each row of a result or a failure its suspicion, and the measure that is most unlike the rest's: as
-    suspicion_by; where it is far out, among many, as outlier too."""
+    """Give rows their suspicion, and the measure most unlike the rest's: suspicion_by; if far out, outlier too."""
     measures = [name for name in measures if not name.startswith("mae")]  # in units of the images, which differ
     most, which = np.zeros(len(rows)), np.full(len(rows), -1)
     for k, name in enumerate(measures):

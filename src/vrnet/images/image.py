@@ -285,8 +285,7 @@ def as_tensor(array: NDArray[Any] | Tensor) -> Tensor:
 
 
 def as_tensors(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
-    """The pair as tensors of one shape on one device, or BadInput if it cannot be registered. Integers become float32,
-    or float64 where that would hide what they show."""
+    """The pair as tensors of floats, of one shape on one device, or BadInput if it cannot be registered."""
     images = []
     for name, given in (("fixed", fixed), ("moving", moving)):
         if not isinstance(given, (np.ndarray, Tensor)):

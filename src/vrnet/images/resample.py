@@ -39,8 +39,7 @@ def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Im
 
 
 def place_image(image: Image, grid: Grid, affine: Affine | None = None, repeat_border: bool = False) -> Image:
-    """The image on another grid, by its header, or through an affine map: what that transform gives. Outside the image
-    it has the image's least value, or that of its border."""
+    """The image on another grid, by its header, or through an affine map; outside, its least value, or its border."""
     if affine is None and image.grid.matches(grid):
         return Image(as_float(image.array), grid, image.name)
     source = to_sitk(as_float(image.array), image.grid)

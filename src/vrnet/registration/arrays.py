@@ -157,9 +157,6 @@ def register(
     )  # fmt: skip
 
 
-# What arrays and images are registered by: a plan, in which everything is resolved once, and the motion that it finds.
-
-
 @dataclass(frozen=True)
 class Plan:
     """By what images are registered, and where."""

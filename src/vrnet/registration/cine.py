@@ -76,8 +76,7 @@ class Cycle(NamedTuple):
 
 
 def go_round(find: FindFrom, frames: Frames, sigma: Smoothing, after: Callable[[int], None] | None = None) -> Cycle:
-    """Track every frame of a cycle whose first is the reference. The pairs of both chains are one batch. `after`
-    is called with how many of n steps are done."""
+    """Track every frame of a cycle whose first is the reference; `after` is told how many of n steps are done."""
     n, reference = len(frames), frames[0]
     fields = frames.new_zeros(n, reference.shape[0], reference.dim() - 2, *reference.shape[2:])
     found = torch.cat([fields[0], fields[0]])
