@@ -21,15 +21,13 @@ KNOWN_NAMES = {"rv": "rv", "myo": "wall", "lv": "lv", "wall": "wall", "myocardiu
 CAVITY = 3  # what the inside of the wall is labelled where a map has the wall alone
 SMALLEST_CAVITY_OF_A_THREE = 0.25
 """Of a wall whose label is 3, which is the cavity in ACDC: less is a papillary muscle left out of the cavity."""
-OPEN_WALL = 1.2
-"""The convex hull of an open arc is so many times as large as the arc at least; that of the apex, a disc, is not."""
+OPEN_WALL = 1.2  # convex hulls of open arcs are so many times as large as these at least; that of a disc is not
 
 
 def read_labels(
     given: ImageLike, cine: Cine, heart: HeartLabels | None, names: LabelNames
 ) -> tuple[Image, HeartLabels, LabelNames]:
-    """The label map of a frame on the grid of the cine, which labels are the parts of the heart, and what labels are
-    called. Warnings tell what it lacks."""
+    """A label map on the grid of the cine, which labels are the parts of the heart, and their names; warns of gaps."""
     labels = given_image("labels", given)
     if len(cine.grid.shape) == 2 and labels.grid.shape[2:] == (1,):  # one slice, saved as a stack with that header
         flat = grid_in_space(labels.grid, Path(labels.name))

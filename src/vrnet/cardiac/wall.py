@@ -13,9 +13,7 @@ from vrnet.data.labels import fill_holes, largest_part
 from vrnet.images.grid import Grid
 
 ANGLES = 144  # directions in which a contour is known
-HARMONICS = 4
-"""Of a contour's radius around the ventricle: finer ones are the raster of voxels, which the wall's thickening would
-take for length."""
+HARMONICS = 4  # of a contour's radius: finer ones are the raster of voxels, which thickening would take for length
 SAMPLES_PER_VOXEL = 4  # along the rays that find a contour
 SMALLEST_CAVITY_MM2 = 30.0  # below, at the apex, voxels are too coarse to tell radial from circumferential
 
@@ -124,8 +122,7 @@ CONTACT_MM = 3.0  # the RV touches the septum where its cavity is this close to 
 SMALLEST_CONTACT_DEG = 90.0  # the RV shrinks towards the apex, where its end is not that of the anterior wall
 LARGEST_CONTACT_DEG = 220.0  # what surrounds more of the LV has no two insertions
 ANTERIOR_WORLD = (0.0, -1.0, 1.0)  # in LPS, from the LV centre to its anterior wall: to the front and to the head
-SMALLEST_COSINE = 0.2
-"""A slice that the direction to the front is more nearly perpendicular to does not say which insertion is anterior."""
+SMALLEST_COSINE = 0.2  # of the front and the slice: below it, no insertion is the anterior one
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,7 @@ FOLDS = "voxels of all frames where any of the determinants between a voxel and 
 
 
 def headline(result: CineResult) -> list[tuple[str, str, str]]:
-    """What one wants to know first: a name, its value, and a detail, as when it was reached. The ejection fraction of
-    the RV stands beside that of the LV."""
+    """What one wants to know first: a name, its value, and a detail, as when it was reached."""
     rows = []
     if (volumes := result.volumes) is not None:
         (name, fraction), *others = volumes.ejection_fractions_percent.items()

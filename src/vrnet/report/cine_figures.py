@@ -29,8 +29,7 @@ PLOTTED = {"green_circumferential": "circumferential strain (Green), %", "green_
 FILM_SIDE_PIXELS = 440  # the longer side of each of the two pictures of a film
 OVERSAMPLING = 2  # how many times larger pictures are drawn, so that lines are smooth once they are reduced
 WALL_OPACITY = 0.6  # more than on the page: the picture beside it shows the wall without colour
-STRIP_PIXELS, FONT_PIXELS, LEAST_EMS = 30, 15, 46
-"""Of the strip below the pictures: its height, the size of its letters, and how many such sizes its words need."""
+STRIP_PIXELS, FONT_PIXELS, LEAST_EMS = 30, 15, 46  # of the strip below: height, letters, how many its words need
 COLOURS, GREYS = 256, 96  # as many as GIF has; so many are greys that even tissue has neither blotches nor tints
 TINT = 12  # how far apart red, green and blue are in a colour; what is below is a grey
 DEFAULT_FRAME_MS = 40

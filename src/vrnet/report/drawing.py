@@ -43,8 +43,7 @@ LABELS = ("#4cc9f0", "#f9c74f", "#f94144", "#90be6d", "#d65db1", "#f3722c")
 
 
 def label_colours(labels: list[int]) -> dict[int, str]:
-    """A colour for each label: the first few are chosen by hand, the others by turning the hue by the golden ratio,
-    so that any number of hues lie far from those before them."""
+    """A colour for each label: the first few are chosen by hand, the others by turning the hue by the golden ratio."""
     hsv = [(i * 0.618034 % 1, 0.55 + 0.3 * (i % 2), 0.95) for i in range(len(LABELS), len(labels))]
     return dict(zip(labels, [*LABELS, *(to_hex(tuple(hsv_to_rgb(colour))) for colour in hsv)], strict=False))
 

@@ -154,10 +154,8 @@ class Deformation(NamedTuple):
 
 
 def deformation(field: Float[ndarray, "d *s"], k: int | slice = 0) -> Deformation:
-    """How a 2D field, or the slice or slices k across the last axis of a 3D one, deforms.
-
-    In 3D the determinants are those of the whole field: both neighbours of a slice take part. Where nothing moves
-    across the slices near it, it is a 2D field."""
+    """How a 2D field, or the slice or slices k across the last axis of a 3D one, deforms: in 3D both neighbours of a
+    slice take part. Where nothing moves across the slices near it, it is a 2D field."""
     first, last = (k, k + 1) if isinstance(k, int) else (k.start, k.stop)
     low = max(first - 1, 0)
     near = field if field.ndim == 3 else field[..., low : last + 1]

@@ -19,8 +19,7 @@ from vrnet.images.image import Image
 from vrnet.report.drawing import quantise, rank_labels
 from vrnet.report.pair import MAX_SIDE_PIXELS, PageSlices, View
 
-MIN_SIDE_VOXELS, MAX_VOXELS = 16, 2**24
-"""A thinner volume is looked at slice by slice; a larger one would make a page that few browsers open."""
+MIN_SIDE_VOXELS, MAX_VOXELS = 16, 2**24  # thinner volumes are looked at slice by slice; few browsers open larger ones
 MAX_MOTION_VOXELS, MAX_MOTION_BYTES = 2**20, 1_200_000
 """Motion and determinants together, compressed: of larger volumes or a rough field, every second voxel, or fewer."""
 GREY_STEPS, MAX_GREY_BYTES = (1, 2, 4, 8), 3_300_000

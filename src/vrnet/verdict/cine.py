@@ -29,9 +29,7 @@ from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence, level_b
 from vrnet.vocabulary import LEVELS
 
 LEAST_FRAMES = 15  # of fewer frames, hearts move unevenly from one to the next
-MOVING_PART = 0.05
-"""Slices that move less than this part of what the most mobile one does count as still: one that shows something else
-for a while may seem to move ten times as far as the others."""
+MOVING_PART = 0.05  # of the largest motion of any slice, which may be that of one that shows something else for a while
 
 
 class Extreme(NamedTuple):

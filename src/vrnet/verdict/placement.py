@@ -98,8 +98,7 @@ def squared_correlation(a: Windows, b: Windows) -> Image:
 
 
 def best_of_shifts(a: Windows, b: Windows, reach: int) -> Image:
-    """The greatest squared correlation of a with b moved by up to `reach` voxels along one axis; of no shift near the
-    border, where the other side would come in."""
+    """The greatest squared correlation of a with b moved by up to `reach` voxels along one axis, inside the border."""
     best = squared_correlation(a, b)
     axes = [(2 + axis, r) for axis, r in enumerate(a.radius) if r > 0]
     for (axis, r), by in product(axes, [k for k in range(-reach, reach + 1) if k]):
