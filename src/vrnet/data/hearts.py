@@ -125,7 +125,6 @@ class PhaseFolder(SubjectFolder):
     structures = HEART
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The images of both phases, and their labels; to be trained on, these if they are there."""
         folder = self.root / subject
         images, labels = ([folder / f"{kind}_{phase}.nii.gz" for phase in ("ED", "ES")] for kind in ("sa", "label_sa"))
         return images + protocols.labels_for(purpose, labels)

@@ -78,8 +78,6 @@ def choose_split(splits: Splits, split: str, path: Path) -> list[str]:
     return splits[split]
 
 
-# Pairs.
-
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
 COLUMNS = (*IMAGES, *LABELS, "split", "name")
@@ -173,7 +171,6 @@ class Manifest:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What samples depend on."""
         return {"spacing": self.spacing, "shape": self.shape}
 
     @cached_property

@@ -121,7 +121,6 @@ class PreparedSplit:
         return [sample.name for sample in self.samples]
 
     def read(self, subject: str) -> Sample:
-        """The sample of a subject."""
         return self.samples[self.names.index(subject)]
 
     def identity(self, subject: str) -> str:
@@ -334,7 +333,6 @@ class Source:
 
     @cached_property
     def parts(self) -> dict[Use, PreparedSplit]:
-        """The prepared splits of the file that is named."""
         return load_pack(Path(self.data))
 
 

@@ -109,7 +109,6 @@ class Value:
 
 
 PublishedValues = dict[str, dict[str, Value]]
-"""{method: {measure: value}}"""
 
 
 def published_values(name: str) -> PublishedValues:

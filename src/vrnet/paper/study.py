@@ -22,7 +22,6 @@ from vrnet.training.settings import Training
 from vrnet.training.trainer import check_lightning
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
-"""Prepare a split of the data set, by its name, for a purpose."""
 Say = Callable[[str], None]
 
 

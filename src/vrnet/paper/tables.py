@@ -61,7 +61,6 @@ class Table:
 
     @property
     def printed(self) -> list[Column]:
-        """The columns that a page shows."""
         return [column for column in self.columns if not column.is_csv_only]
 
     def lines(self, plain: Callable[[str], T], bold: Callable[[str], T]) -> list[list[T]]:

@@ -120,7 +120,6 @@ class Progress:
 
     step: int
     rows: list[Row]
-    """One row per validation."""
 
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, loss_sum: Tensor) -> None:
