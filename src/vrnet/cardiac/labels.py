@@ -19,8 +19,7 @@ from vrnet.images.io import ImageLike, given_image, grid_in_space
 PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}  # what parts of the heart are called by users, and in HeartLabels
 KNOWN_NAMES = {"rv": "rv", "myo": "wall", "lv": "lv", "wall": "wall", "myocardium": "wall", "cavity": "lv"}
 CAVITY = 3  # what the inside of the wall is labelled where a map has the wall alone
-SMALLEST_CAVITY_OF_A_THREE = 0.25
-"""Of a wall whose label is 3, which is the cavity in ACDC: less is a papillary muscle left out of the cavity."""
+SMALLEST_CAVITY_OF_A_THREE = 0.25  # of a wall labelled 3, the cavity in ACDC: less is a papillary muscle left out of it
 OPEN_WALL = 1.2  # convex hulls of open arcs are so many times as large as these at least; that of a disc is not
 
 

@@ -80,7 +80,6 @@ def index_data(
     label_names: Mapping[str, str] = MappingProxyType({}), results: Sequence[Result] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column.
-
     Columns and rows are those of cohort.csv, but with few digits; `carried` are the columns of the list; `results` are
     those of the rows, which all have pages if nothing is said."""
     values, decimals, told = {}, {}, set()

@@ -157,7 +157,6 @@ class Overlap(NamedTuple):
 
 def slice_overlap(slices: PageSlices, role: str) -> Overlap:
     """How the labels of fixed, and those of moving or warped, overlap in each slice.
-
     Where slices moved each within itself, a label that moving has and the motion lost has a Dice, of 0: it is not in
     fixed alone. Slices that show nothing of the mask are not ranked."""
     pair, labels = slices.pair, [*slices.colours]

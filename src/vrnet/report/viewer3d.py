@@ -20,10 +20,8 @@ from vrnet.report.drawing import quantise, rank_labels
 from vrnet.report.pair import MAX_SIDE_PIXELS, PageSlices, View
 
 MIN_SIDE_VOXELS, MAX_VOXELS = 16, 2**24  # thinner volumes are looked at slice by slice; few browsers open larger ones
-MAX_MOTION_VOXELS, MAX_MOTION_BYTES = 2**20, 1_200_000
-"""Motion and determinants together, compressed: of larger volumes or a rough field, every second voxel, or fewer."""
-GREY_STEPS, MAX_GREY_BYTES = (1, 2, 4, 8), 3_300_000
-"""How far apart greys are, of 255: as near as these bytes of three images let them be. A page of a brain has 8 MB."""
+MAX_MOTION_VOXELS, MAX_MOTION_BYTES = 2**20, 1_200_000  # of motion and determinants: if more, every n-th voxel alone
+GREY_STEPS, MAX_GREY_BYTES = (1, 2, 4, 8), 3_300_000  # between greys, of 255, so that three images take so many bytes
 DETERMINANTS = (-1.0, -1 + 255 / 64)  # their range, in steps of 1/64
 FOREGROUND_PART = 0.1  # brighter than this part of the greys is no background
 

@@ -89,7 +89,6 @@ class Evidence:
 
 def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxyType({})) -> Evidence:
     """The grounds of the verdict of a registered pair, by what the field does beyond an affine start.
-
     Images are compared where moving has values, and inside the masks: what they show elsewhere has no influence."""
     whole = Blocks.of(result)
     near = whole

@@ -59,9 +59,7 @@ class Rule:
 
 MAX_WORSE = 0.01  # by how much the mean Dice may fall
 MAX_APART = 0.7  # 1 − Dice beyond which structures hardly overlap
-MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.15, 0.5
-"""How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
-have to be then, so that it counts."""
+MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.15, 0.5  # by Fisher's z, if moving lay otherwise; and the correlation then
 MANY_FOLDS_PERCENT = 15.0  # a field that folds at more of the voxels is a failure; tables mark it
 LEAST_VOXELS = 800.0  # of small masks about good registrations, those of 400 voxels give failed to some, of 800 to none
 
@@ -184,9 +182,7 @@ class Verdict:
 
 def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     """The worst level that any finding has, with the causes, the worst findings, and what to try after such a run.
-
-    Labels given as images are a reason to look, however well they fit. Where too few voxels are compared, what they
-    show of the images says nothing."""
+    Labels given as images are a reason to look, however well they fit; too few voxels say nothing of the images."""
     findings = FINDINGS if evidence.voxels >= LEAST_VOXELS else (*OF_STRUCTURES, *OF_FIELD)
     found = [rule for rule in findings if rule.level(evidence) != "good"]
     if not found and not run.label_maps:
