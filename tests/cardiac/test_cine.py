@@ -203,7 +203,7 @@ def with_noise(result, frames, *where):
 @pytest.mark.release
 def test_a_frame_of_noise_is_no_fault_of_a_slice():
     noisy = with_noise(stack_across(2, 10), 4)
-    assert max(each.muscle_in_cavity.value for each in noisy.evidence.slices) > 0.5
+    assert max(each["muscle_in_cavity"].value for each in noisy.evidence.slices) > 0.5
     assert not any("lice" in words for words in (*noisy.verdict.reasons, *noisy.verdict.try_))
     assert worst_of(noisy) == {"slice": None, "frame": 4}
 
@@ -233,5 +233,5 @@ def test_a_slice_that_is_frozen_between_beating_ones_is_named():
 def test_muscle_in_the_cavity_is_evidence_of_motion_that_was_missed(exact):
     assert exact.muscle_in_cavity.whole.max() < 0.1
     missed = replace(exact, fields=np.zeros_like(exact.fields))
-    assert missed.evidence.whole.muscle_in_cavity.value == missed.muscle_in_cavity.whole.max() > 0.22
+    assert missed.evidence.whole["muscle_in_cavity"].value == missed.muscle_in_cavity.whole.max() > 0.22
     assert any("looks like muscle" in reason for reason in missed.verdict.reasons)
