@@ -15,8 +15,10 @@ from tests.models import Flow, card, trained
 from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, write_image
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import coverage, resample_image
+from vrnet.methods.parameters import value_in
 from vrnet.phantom import phantom
 from vrnet.registration.images import choose_slice_axis
+from vrnet.verdict.rules import run_of
 from vrnet.vocabulary import RegistrationOptions
 
 tv_l1 = partial(register_images, method="TV-L1")
@@ -379,6 +381,17 @@ def test_a_model_in_the_world_moves_as_far_whatever_its_own_spacing(d):
     assert median_difference(result.transform, tv_l1_result(d).transform, labels) < 0.25 * motion
     assert (result.method, result.weights) == ("R-L1-1x1", "w.safetensors")
     assert tv_l1_result(d).weights is None
+
+
+def test_weights_from_a_file_tell_their_own_parameters_and_scaling(d):
+    """Not those of the untrained method of the same name, whose θ is that at the start."""
+    method = Trained.of(card("R-L1-1x1", d, SPACING[d], "each"), Flow(), "w.safetensors")
+    fixed, moving, *_ = heart(d)
+    result = register_images(fixed, moving, method)
+    assert result.metrics()["parameters"] == {}
+    assert run_of(result).compares_structure
+    assert tv_l1_result(d).metrics()["parameters"]["lam"] == value_in(vrnet.parse("TV-L1").lam, d)
+    assert not run_of(tv_l1_result(d)).compares_structure
 
 
 @pytest.mark.release

@@ -12,14 +12,11 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.labels import label_text
-from vrnet.errors import BadInput
 from vrnet.evaluation import metrics
 from vrnet.evaluation.metrics import LabelMap, Mask
 from vrnet.files import exists
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.methods.names import parameters, parse
-from vrnet.methods.parameters import value_in
 from vrnet.provenance import provenance, versions
 from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import PairMasks
@@ -64,15 +61,10 @@ def run_measures(result: PairResult) -> dict[str, Any]:
     if result.is_from_file:
         unknown = dict.fromkeys(("weights", "parameters", "options", "device", "seconds", "slice_by_slice", "repair"))
         return {"method": result.method, **unknown, **seen, "provenance": {**versions(), "device": None}}
-    try:
-        method, d = parse(result.method), len(result.grid.shape) - (result.slice_axis is not None)
-        parameters_of_method = {each.name: value_in(each.value, d) for each in parameters(method)}
-    except BadInput:  # of weights from a file, or a method of one's own
-        parameters_of_method = None
     return {
         "method": result.method,
         "weights": result.weights,
-        "parameters": parameters_of_method,
+        "parameters": result.parameters,
         "options": result.options.as_json(),
         "device": result.device,
         "seconds": result.seconds,

@@ -22,7 +22,8 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Images, Method
-from vrnet.methods.names import parse_method
+from vrnet.methods.names import parameters, parse_method
+from vrnet.methods.parameters import value_in
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import PairMasks, carry_on, check_masks, compared_box, content_box, cut, fade_out, inpaint
@@ -152,8 +153,8 @@ def register(
     u, I1w, E = parts if isinstance(fixed, Tensor) else [part.numpy() for part in parts]
     return Registration(
         field=u, warped=I1w, energies=E, fixed=fixed, moving=moving, inside=inside, spacing=spacing,
-        slice_axis=slice_axis, method=str(plan.method), weights=plan.method.weights, details=plan.method.details,
-        repair=found.repair, remap=found.remap, options=options, seconds=perf_counter() - start,
+        **plan.of_method, slice_axis=slice_axis, repair=found.repair, remap=found.remap, options=options,
+        seconds=perf_counter() - start,
     )  # fmt: skip
 
 
@@ -167,6 +168,14 @@ class Plan:
     spacing: Spacing
     slice_axis: int | None  # the axis across which slices are registered one by one, if they are
     within: Spacing  # that of the axes along which motion is sought
+    d: int  # how many these axes are
+
+    @property
+    def of_method(self) -> dict[str, Any]:
+        """What a result says of its method: a name alone does not tell the weights that a file gave it."""
+        method, values = self.method, {each.name: value_in(each.value, self.d) for each in parameters(self.method)}
+        told = {"method": str(method), "weights": method.weights, "details": method.details, "parameters": values}
+        return {**told, "compares_structure": method.scaling == "each"}
 
     @staticmethod
     def of(
@@ -184,7 +193,7 @@ class Plan:
         chosen = method.resolve(len(axes), within, images)
         warn_if_far(chosen, within)
         place = find_device(device, chosen.devices) if isinstance(device, str) else device
-        return Plan(chosen, chosen.build(len(axes), place), place, spacing, slice_axis, within)
+        return Plan(chosen, chosen.build(len(axes), place), place, spacing, slice_axis, within, len(axes))
 
 
 class Motion(NamedTuple):

@@ -153,11 +153,6 @@ class TrackingPlan(Plan):
     grid: Grid  # that of the frames with their axes in the world's order
     order: tuple[int, ...]
 
-    @property
-    def d(self) -> int:
-        """The dimension in which motion is sought."""
-        return len(self.within)
-
     def refinement(self, n: int) -> Variational | None:
         """What refines the fields of n frames: those of a network's chain, of more than one step."""
         return REFINEMENT if self.method.is_network and n > 2 else None

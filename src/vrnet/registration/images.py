@@ -94,9 +94,8 @@ def register_pair(
         **vars(pair), transform=transform, warped=transform.apply(pair.moving),
         energies=found.energies.cpu().numpy(), affine=affine, remap=found.remap,
         repair=found.repair and found.repair.as_stored(grid.shape, backward, stored),
-        method=str(plan.method), weights=plan.method.weights, details=plan.method.details, options=options,
-        device=plan.device.type, slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
-        seconds=perf_counter() - start,
+        **plan.of_method, options=options, device=plan.device.type,
+        slice_axis=None if plan.slice_axis is None else order[plan.slice_axis], seconds=perf_counter() - start,
     )  # fmt: skip
 
 

@@ -134,6 +134,8 @@ class Reportable(Generic[L]):
     """What made moving as bright as fixed while they were compared: None where nothing had to."""
     options: RegistrationOptions = member(default_factory=RegistrationOptions)  # what was asked for beside the method
     details: dict[str, str] = member(default_factory=dict)  # what a page says of the method beside its name
+    parameters: dict[str, Any] | None = None  # those of the method that can be set; None for a transform from a file
+    compares_structure: bool = False  # whether the method accepts that one image is brighter
 
     def with_labels(self, fixed_labels: L | None, moving_labels: L | None, label_names: Names) -> "PairResult":
         """The result of images with these labels, and what they are called; the same object where none is given."""

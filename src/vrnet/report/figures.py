@@ -191,7 +191,7 @@ def card(title: str, facts: Mapping[str, str], png: bytes, caption: str = "", ve
 def pair_card(result: PairResult) -> str:
     """Fixed, moving, warped and motion in the main slice, with the verdict and the few numbers that say how good."""
     flat, size = main_cut(View.of(result)), " x ".join(map(str, result.grid.shape))
-    rows = measures.headline(result.measures, result.unit)
+    rows = measures.headline(result.measures, result.unit, result.compares_structure)
     return card(
         f"Registration by {result.method}, {size} voxels",
         {row.name: row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}" for row in rows},

@@ -6,7 +6,6 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from vrnet.data.labels import label_text
-from vrnet.verdict.advice import compares_structure
 from vrnet.verdict.rules import MANY_FOLDS_PERCENT
 
 NAMES = {
@@ -134,12 +133,11 @@ def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> dict[str, list
     return found
 
 
-def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
+def headline(metrics: Mapping[str, Any], unit: str = "mm", compares_structure: bool = False) -> list[Row]:
     """The few measures that say how good a registration is, with their units. A difference of intensities tells that
     where the method compares them; for opposite contrasts neither it nor the correlation does."""
     where, whole = where_compared(metrics), title("dice", metrics).removeprefix("Dice")
-    is_structure = compares_structure(str(metrics.get("method", "")))
-    likeness = ("ncc", f"Correlation{where}") if is_structure else ("mae", f"Mean |difference|{where}")
+    likeness = ("ncc", f"Correlation{where}") if compares_structure else ("mae", f"Mean |difference|{where}")
     shown = [
         ("dice", f"Mean Dice{whole}", ""),
         ("dice_mean_over_slices", "Mean Dice, mean over slices", ""),

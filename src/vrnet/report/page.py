@@ -220,7 +220,7 @@ def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float
         method=metrics.get("method", run.get("method", "")),
         files={role: PurePath(run.get(role, role)).name for role in ("fixed", "moving")},
         verdict=metrics.get("verdict"),
-        headline=measures.headline(metrics, view.unit),
+        headline=measures.headline(metrics, view.unit, view.compares_structure),
         repair="" if repair is None or repair.is_slight else f"Repaired: {repair}.",
         is_opposite=measures.is_contrast_opposite(metrics),
         had_many_folds=repair is not None and repair.folded_percent > MANY_FOLDS_PERCENT,

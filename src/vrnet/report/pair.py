@@ -40,6 +40,7 @@ class View:
     mask: Bool[ndarray, "*s"] | None = None  # where the images were compared, of masks that leave anything out
     is_aligned: bool = False  # whether moving is seen through an affine start
     unit: str = "mm"  # of lengths: voxels, where no spacing is known and the grid has 1 instead
+    compares_structure: bool = False  # whether the method does
 
     @classmethod
     def of(cls, result: PairResult) -> "View":
@@ -59,6 +60,7 @@ class View:
             mask=None if compared is None or compared.all() else compared,
             is_aligned=result.affine is not None,
             unit=result.unit,
+            compares_structure=result.compares_structure,
         )
 
     @property

@@ -20,6 +20,7 @@ class Run:
     dimension: int = 3  # that of what was registered: 2 for slices, each by itself
     is_stack: bool = False  # whether several slices were registered, each by itself
     affine: str = "none"  # which start there was, as the option of this name has it
+    compares_structure: bool = False  # whether the method accepts that one image is brighter
     is_matched: bool = False  # whether moving was given the histogram of fixed
     is_brightness_kept: bool = False  # whether images that are not equally bright were to be compared as they are
     has_masks: bool = False
@@ -71,14 +72,6 @@ def match(run: Run) -> str | None:
     if run.is_matched:
         return None
     return '`brightness="match"`' if run.is_brightness_kept else "`match_intensities=True`"
-
-
-def compares_structure(method: str) -> bool:
-    """Whether a method accepts that one image is brighter; of a file's weights nobody knows."""
-    try:
-        return parse(method).scaling == "each"
-    except BadInput:
-        return False
 
 
 def headers(run: Run) -> str:

@@ -23,7 +23,7 @@ from vrnet.images.transforms import Transform
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.verdict import advice
-from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Advice, Run, advice_after, compares_structure
+from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Advice, Run, advice_after
 from vrnet.verdict.evidence import MAX_OFFSET, MAX_RANGE_RATIO, Evidence, evidence_of
 
 Level = Literal["good", "look", "failed"]
@@ -191,7 +191,7 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     explaining = [rule for rule in found if rule.is_cause]
     causes = []
     if found and evidence.voxels >= LEAST_VOXELS:
-        likely = [rule for rule in CAUSES if rule is not INTENSITY_RANGES or not compares_structure(run.method)]
+        likely = [rule for rule in CAUSES if rule is not INTENSITY_RANGES or not run.compares_structure]
         causes = [rule for rule in likely if rule.level(evidence) != "good"]
     named = [*explaining, *causes, *(rule for rule in found if not rule.is_cause)][:MAX_REASONS]
     reasons = [rule.reason(evidence) for rule in named]
@@ -249,7 +249,7 @@ def judge_images(
     """What a transform, from fixed to moving, is worth for two images in the world.
 
     With the labels of both, the structures count too. Images are compared inside the masks, if there are any. Motion
-    and folds are those beyond the `affine` start that the transform holds: that of `ImageRegistration.affine`."""
+    and folds are those beyond the `affine` start that the transform holds: that of `PairResult.affine`."""
     for name, given, kind in (("transform", transform, Transform), ("affine", affine, Affine)):
         if not isinstance(given, kind) and not (given is None and kind is Affine):
             raise BadInput(f"{name} is {type_name(given)}: give a vrnet {kind.__name__}, as that of register_images")
@@ -280,4 +280,7 @@ def run_of(result: PairResult) -> Run:
     if result.is_from_file:
         return run
     dimension = len(result.grid.shape) - (result.slice_axis is not None)
-    return replace(run, method=result.method, dimension=dimension, is_repaired=result.options.folds == "repair")
+    return replace(
+        run, method=result.method, dimension=dimension, compares_structure=result.compares_structure,
+        is_repaired=result.options.folds == "repair",
+    )  # fmt: skip
