@@ -318,7 +318,7 @@ def registrations(folder):
 
     for method in ("TV-L1", "Demons", "short-axis"):
         register(*pair(2), method)
-    images = read_pair(*(folder / f"{name}.nii" for name in PARTS))
+    images = read_pair(**{name: folder / f"{name}.nii" for name in PARTS})
     register_files(lambda name: lambda done: None, images, parse_method("TV-L1").load(), folder / "out", report=True)
 
 

@@ -297,6 +297,12 @@ def test_a_set_that_fails_leaves_the_earlier_one(tmp_path):
     assert before == files_of(tmp_path)
 
 
+def test_a_file_that_is_missing_elsewhere_is_no_fault_of_the_folder_that_is_written(tmp_path):
+    for writing in (replace_set(tmp_path / "out", ("a",)), atomic_write(tmp_path / "out" / "a")):
+        with pytest.raises(FileNotFoundError, match="elsewhere"), writing:
+            (tmp_path / "elsewhere").read_text()
+
+
 @pytest.mark.parametrize("spoil", [lambda path: path.write_text("by somebody else"), lambda path: path.mkdir()])
 def test_a_file_of_somebody_else_is_refused_before_the_work_and_kept(tmp_path, spoil):
     spoil(tmp_path / "a.txt")

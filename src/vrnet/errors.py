@@ -71,10 +71,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def some(words: Sequence[str], most: int = 5) -> str:
-    """The first words, and how many more there are: p01; p02 and 3 more."""
-    more = f" and {len(words) - most:,} more" if len(words) > most else ""
-    return "; ".join(words[:most]) + more
+def some(words: Sequence[str]) -> str:
+    """The first five words, and how many more there are: p01; p02; p03; p04; p05 and 3 more."""
+    more = f" and {len(words) - 5:,} more" if len(words) > 5 else ""
+    return "; ".join(words[:5]) + more
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -107,12 +107,20 @@ def atomic_write(path: Path) -> Iterator[Path]:
                 os.fsync(file.fileno())  # some file systems say only then that there was no room for it
             temporary.replace(path)
     except OSError as error:
+        if names_other_file(error, path.parent):
+            raise
         raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error
 
 
-def remove_leftovers(folder: Path) -> None:
+def names_other_file(error: Exception, place: Path) -> bool:
+    """Whether an error names a file neither in this place nor above it, such as one that was read meanwhile."""
+    name = getattr(error, "filename", None)
+    return isinstance(name, str) and not (Path(name).is_relative_to(place) or place.is_relative_to(name))
+
+
+def remove_leftovers(folder: Path, names: str = f"{PARTIAL}*") -> None:
     """Remove the temporary folders that killed processes left in a folder: those unchanged for a day."""
-    for place in folder.glob(f"{PARTIAL}*"):
+    for place in folder.glob(names):
         with suppress(OSError):
             if time.time() - place.stat().st_mtime > 24 * 3600:
                 shutil.rmtree(place)
@@ -181,6 +189,8 @@ def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
                         (folder / parent).rmdir()
             write_json({"files": recorded}, folder / RECORD)
     except OSError as error:
+        if names_other_file(error, folder):
+            raise
         raise BadInput(f"cannot write in {folder} ({error.strerror}): choose another folder") from error
 
 
@@ -380,6 +390,8 @@ def open_tensors(path: Path, advice: str) -> Iterator["TensorFile"]:
         with safe_open(path, "pt") as file:
             yield TensorFile(path, file, dict(file.metadata() or {}), advice)
     except (SafetensorError, OSError) as error:
+        if names_other_file(error, path):
+            raise
         raise BadInput(f"{path} is damaged, or no file of tensors: {advice}") from error
 
 

@@ -231,6 +231,11 @@ def test_what_the_machine_lacks_ends_in_one_line_with_status_2(failing, tmp_path
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize(("code", "status", "said"), [(None, 0, ""), ("no such thing", 2, "vrnet: no such thing\n")])
+def test_an_end_is_a_success_only_without_a_reason(failing, code, status, said):
+    assert failing(SystemExit(code)) == (status, "", said)
+
+
 def test_interrupting_ends_in_one_line(failing):
     assert failing(KeyboardInterrupt()) == (130, "", "vrnet: interrupted; nothing is half-written\n")
 

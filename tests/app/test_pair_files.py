@@ -179,8 +179,9 @@ def test_a_pair_is_read_with_labels_of_any_number_type_and_masks(pair, tmp_path)
     write_pair(pair, tmp_path)
     floats = Image(pair.fixed_labels.array.astype(np.float32), pair.fixed.grid, "floats.nii.gz")
     write_image(floats, tmp_path / "floats.nii.gz")
-    names = "fixed", "moving", "floats", "moving_labels", "fixed_labels", "moving_labels"
-    read = read_pair(*(tmp_path / f"{name}.nii.gz" for name in names))
+    maps = {"fixed_labels": "floats", "fixed_mask": "fixed_labels", "moving_mask": "moving_labels"}
+    names = {name: maps.get(name, name) for name in ("fixed", "moving", "fixed_labels", "moving_labels", *maps)}
+    read = read_pair(**{name: tmp_path / f"{file}.nii.gz" for name, file in names.items()})
     assert read.fixed_labels.array.dtype.kind == "i"
     assert np.array_equal(read.fixed_labels.array, pair.fixed_labels.array)
     assert np.array_equal(read.masks.fixed.array, pair.fixed_labels.array > 0)

@@ -12,7 +12,7 @@ from scipy import ndimage
 
 from tests.app.outputs import OVERLAPS, file_names, read_json
 from vrnet import Grid, Image, read_image, write_image
-from vrnet.app.pair_files import Known, read_pair, register_files
+from vrnet.app.pair_files import RecordedConditions, read_pair, register_files
 from vrnet.methods.names import parse
 from vrnet.phantom import phantom
 from vrnet.vocabulary import RegistrationOptions
@@ -171,7 +171,8 @@ def test_a_record_that_cannot_be_read_is_told(hearts, again):
 @pytest.mark.parametrize("content", ["[1]", '{"mask_paths": {"fixed": 3}}'])
 def test_nothing_is_said_of_a_file_of_another_program(tmp_path, recwarn, content):
     (tmp_path / "metrics.json").write_text(content)
-    assert Known.of(tmp_path / "transform.nii.gz", tmp_path / "a", tmp_path / "b") == Known()
+    given = tmp_path / "transform.nii.gz", tmp_path / "a", tmp_path / "b", {}
+    assert RecordedConditions.of(*given) == RecordedConditions()
     assert not recwarn
 
 

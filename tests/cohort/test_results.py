@@ -203,5 +203,9 @@ def test_what_a_killed_process_left_of_a_subject_goes_once_the_subject_has_ended
         (task.folder.working / f"{name}~abc").mkdir()
     task.folder.make(ended={"s0", "s2"})
     assert task.folder.begun() == {"s3"}
+    (task.folder.working / "s4~abc").mkdir()
+    os.utime(task.folder.working / "s4~abc", (1, 1))  # a day ago, and more
+    task.folder.make()
+    assert task.folder.begun() == {"s3"}
     assert task(subjects[3], is_last=True).status == "done"
     assert task.folder.begun() == set()

@@ -238,6 +238,18 @@ def test_of_two_that_do_one_subject_the_first_to_end_wins_and_the_other_takes_th
         assert (left_behind(tmp_path / "out"), task.folder.names_of_failures()) == ([], set())
 
 
+def test_a_process_that_fails_leaves_another_at_the_same_subject_alone(tmp_path):
+    task, one = make_task(tmp_path / "out"), subject(tmp_path)
+    fails = make_task(tmp_path / "out", Count(failing=frozenset({"s1"})))
+
+    def slower(given, folder):
+        assert fails(one, is_last=True).status == "failed"
+        return Count()(given, folder)
+
+    assert make_task(tmp_path / "out", slower)(one).status == "done"
+    assert (left_behind(tmp_path / "out"), task.folder.names_of_failures()) == ([], set())
+
+
 def test_a_subject_that_kills_its_process_goes_last_so_that_those_behind_it_are_done(tmp_path):
     table, task = read_table(write_list(tmp_path, 4)), make_task(tmp_path / "out", Count(deadly=frozenset({"s00001"})))
     for expected in (["s00000", "s00001", "s00002", "s00003"], ["s00002", "s00003", "s00001"], ["s00001"]):

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from pydicom import dcmread
 
 from tests.images.cines import STEP_MS, write_enhanced, write_slices
 from tests.images.conftest import POSES, make_grid
 from tests.images.test_io import same_place, series
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, InputWarning
 from vrnet.images.grid import Grid
 from vrnet.images.io import read_cine, read_image
 
@@ -36,6 +37,14 @@ def test_missing_slices_are_missed(tmp_path):
     inner.unlink()
     with pytest.raises(BadInput, match="are some missing"):
         read_image(folder)
+
+
+def test_a_damaged_slice_at_the_end_is_told_of(tmp_path):
+    folder = series(tmp_path / "scan", GRID, VOXELS)
+    last = max(folder.iterdir(), key=lambda file: float(dcmread(file).ImagePositionPatient @ GRID.axes[:, 2]))
+    last.write_bytes(last.read_bytes()[:300])
+    with pytest.warns(InputWarning, match=f"left out: {last.name}"):
+        assert read_image(folder).grid.shape == (12, 10, 5)
 
 
 # Cines

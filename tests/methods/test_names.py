@@ -34,7 +34,6 @@ from vrnet.methods.names import (
     parse,
     parse_method,
     parse_trainable,
-    resolve,
     with_parameters,
 )
 from vrnet.methods.parameters import PerDimension
@@ -194,12 +193,12 @@ def test_settings_of_a_command_are_those_in_the_name():
 
 def test_a_spec_comes_to_a_method_for_the_images_at_hand():
     spec = parse_method("default")
-    assert resolve(spec, 2, (1.8, 1.8)) is load_bundled(SHORT_AXIS)
-    assert resolve(spec, 2, (9.0, 9.0)) == resolve(spec, 3, None) == parse("Gaussian-LNCC")
-    assert str(resolve(parse_method("default", images="cine"), 2, None)) == "short-axis-cine"
-    assert str(resolve(parse_method("default", average=True), 2, None)) == "short-axis+average"
+    assert spec.load().resolve(2, (1.8, 1.8)) is load_bundled(SHORT_AXIS)
+    assert spec.load().resolve(2, (9.0, 9.0)) == spec.load().resolve(3, None) == parse("Gaussian-LNCC")
+    assert str(parse_method("default", images="cine").load().resolve(2, None, "cine")) == "short-axis-cine"
+    assert str(parse_method("default", average=True).load().resolve(2, None)) == "short-axis+average"
     own = trained()
-    assert resolve(parse_method(own), 2, None) is own
+    assert parse_method(own).load().resolve(2, None) is own
 
 
 @pytest.mark.parametrize("name", ["DEFAULT", "r-l2-2x1-w2-t1"])
@@ -214,7 +213,7 @@ def test_weights_are_of_the_method_named_however_it_is_spelled(name, tmp_path):
 def test_weights_are_read_once_and_again_when_they_are_asked_for_again(tmp_path):
     path = saved(tmp_path)
     spec = parse_method("default", path)
-    assert spec.load() is resolve(spec, 2, None)
+    assert spec.load() is spec.load().resolve(2, None)
     saved(tmp_path, "VoxelMorph-w2")
     assert str(parse_method("default", path).load()) == "VoxelMorph-w2"
 

@@ -79,12 +79,12 @@ def test_rows_that_compare_images_say_where_and_keep_their_place():
 
 def test_a_structure_that_is_absent_has_dashes():
     assert by_structure(METRICS) == {
-        "Dice": [Row("label 1", "0.600", "0.900", label="1"), Row("label 30", "–", "–", label="30")]
+        "dice": [Row("label 1", "0.600", "0.900", label="1"), Row("label 30", "–", "–", label="30")]
     }
 
 
 def test_structures_are_called_by_their_names_where_these_are_known():
-    rows = by_structure(METRICS | {"label_names": {"30": "wall"}})["Dice"]
+    rows = by_structure(METRICS | {"label_names": {"30": "wall"}})["dice"]
     assert [(row.name, row.label) for row in rows] == [("label 1", "1"), ("wall", "30")]
     assert summary(METRICS | {"label_names": {"30": "wall"}}) == summary(METRICS)
 
@@ -92,7 +92,7 @@ def test_structures_are_called_by_their_names_where_these_are_known():
 def test_of_two_dice_each_says_which_it_is():
     both = METRICS | {"dice_mean_over_slices": {"before": {"1": 0.4, "mean": 0.4}, "after": {"1": 0.5, "mean": 0.5}}}
     names = ["Dice, whole volume", "Dice, mean over slices"]
-    assert [row.name for row in summary(both)][:2] == [*by_structure(both)] == names
+    assert [row.name for row in summary(both)][:2] == [title(key, both) for key in by_structure(both)] == names
     assert [row.name for row in headline(both)][:2] == [f"Mean {name}" for name in names]
 
 
@@ -115,8 +115,8 @@ def test_tables_mark_what_became_worse_by_the_direction_of_each_measure():
     metrics = dict.fromkeys(keys, rises) | {"similarity": alike}
     distances = [title(key) for key in keys[1:-1]]
     assert {row.name for row in summary(metrics) if row.warning == "worse"} == {*distances, title("mae")}
-    marks = {name: [row.warning for row in rows] for name, rows in by_structure(metrics).items()}
-    assert marks == {name: ["worse", ""] for name in distances} | {"Dice": ["", "worse"], "Unheard of": ["", ""]}
+    marks = {key: [row.warning for row in rows] for key, rows in by_structure(metrics).items()}
+    assert marks == {key: ["worse", ""] for key in keys[1:-1]} | {"dice": ["", "worse"], "unheard_of": ["", ""]}
 
 
 def test_folds_beyond_the_limit_of_failure_are_marked_in_header_and_table():
@@ -129,7 +129,10 @@ def test_folds_beyond_the_limit_of_failure_are_marked_in_header_and_table():
 def test_lengths_of_arrays_without_a_spacing_are_in_voxels():
     contours = {"before": {"1": 8.0, "mean": 8.0}, "after": {"1": 2.5, "mean": 2.5}}
     metrics = METRICS | {"hausdorff_mm": contours}
-    names = [*(row.name for row in summary(metrics, "voxels")), *by_structure(metrics, "voxels")]
+    names = [
+        *(row.name for row in summary(metrics, "voxels")),
+        *(title(key, metrics, "voxels") for key in by_structure(metrics)),
+    ]
     assert not any("mm" in name for name in names)
     assert names.count("Hausdorff distance, contours (voxels)") == 2
     assert [row.name for row in summary(metrics, "voxels")][1].startswith("Hausdorff"), "in the order of millimetres"

@@ -76,7 +76,7 @@ def pair(d, random):
 
 def data_of(pair, names=None):
     """What the page of a pair holds."""
-    return page_data(PageSlices(pair), edge_letters(pair.grid), names)
+    return page_data(PageSlices(pair), edge_letters(pair.grid), names or {})
 
 
 def slice_of(data, name, k=0):
@@ -269,7 +269,7 @@ def test_one_slice_needs_no_table(single, heart):
 
 def test_the_sheets_of_a_stack_have_the_mask(masked):
     shown = orient_for_viewing(masked)
-    data = page_data(PageSlices(shown), {})
+    data = page_data(PageSlices(shown), {}, {})
     for k in range(SHAPE[2]):
         assert np.array_equal(slice_of(data, "mask", k), shown.mask[..., k])
 

@@ -243,5 +243,5 @@ def test_a_run_keeps_others_out_while_it_is_locked(tmp_path):
             pass
         assert (run.folder / ".lock").exists()
     assert not list(run.folder.iterdir())
-    with run.lock():
-        pass
+    with pytest.raises(FileNotFoundError, match="elsewhere"), run.lock():
+        (tmp_path / "elsewhere").read_text()

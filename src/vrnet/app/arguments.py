@@ -22,7 +22,7 @@ from vrnet.methods.parameters import field_docstrings
 from vrnet.vocabulary import DeviceChoice
 
 if TYPE_CHECKING:
-    from vrnet.app.pair_files import Known
+    from vrnet.app.pair_files import MaskFiles, RecordedConditions
     from vrnet.data.prepared import Source
     from vrnet.methods.method import Images
     from vrnet.methods.names import MethodSpec
@@ -33,8 +33,7 @@ OPTIONS: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": registry}
 
 
 def read_command(name: str, kind: type[Any], words: Sequence[str]) -> Any:
-    """The command that the words after its name make; BadInput in tyro's words where they make none: what it says in a
-    box is wrong, and which option it supposes was meant, without the box and the help in it."""
+    """Parse the words. On an error, raise BadInput with tyro's message and its suggestion, without the box."""
     said = StringIO()
     try:
         with redirect_stderr(said):
@@ -133,8 +132,8 @@ class MaskOptions:
     """Mask on the grid of MOVING. Exclude what only this image shows, such as an artefact."""
 
     @property
-    def files(self) -> tuple[Path | None, Path | None]:
-        return self.fixed_mask, self.moving_mask
+    def files(self) -> "MaskFiles":
+        return {"fixed_mask": self.fixed_mask, "moving_mask": self.moving_mask}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,15 +146,15 @@ class EvaluationOptions:
     ignore_recorded: bool = False
     """Ignore what metrics.json beside the transform records: masks, affine start and matched intensities."""
 
-    def known(self, transform: Path, fixed: Path, moving: Path) -> "Known":
-        from vrnet.app.pair_files import Known
+    def recorded(self, transform: Path, fixed: Path, moving: Path, use_record: bool = True) -> "RecordedConditions":
+        from vrnet.app.pair_files import RecordedConditions
 
         if self.ignore_recorded:
             refuse_options(self, ("ignore_masks",), "with --ignore-recorded, which ignores more: leave that out")
-            return Known(self.masks.files)
+            return RecordedConditions(self.masks.files)
         if self.ignore_masks:
             refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave out one or the other")
-        return Known.of(transform, fixed, moving, self.masks.files, self.ignore_masks)
+        return RecordedConditions.of(transform, fixed, moving, self.masks.files, self.ignore_masks, use_record)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,7 +205,7 @@ class Cohort:
         tally = Tally(len(subjects))
         try:
             with open_executor(len(subjects), self.jobs, self.scheduler) as executor, cohort_progress() as show:
-                task.folder.make(ended={one.name for one in (*plan.done, *plan.failed)})
+                task.folder.make(ended={one.name for one in plan.done})
                 if plan.again:  # tables would tell of results that are about to go
                     with replace_set(task.folder.path, planned_tables(task.recipe)):
                         pass
@@ -293,8 +293,7 @@ def missing_lines(missing: Mapping[str, str], skip_broken: bool) -> Iterator[str
 
 
 def ending_lines(summary: Mapping[str, Any], rows: "Sequence[Row]") -> Iterator[str]:
-    """What came of a cohort: which verdicts are failed, which results to look at first, which subjects failed, and
-    what is left."""
+    """What came of a cohort: failed verdicts, what to look at first, which subjects failed, and what is left."""
     from vrnet.report.cohort import heading
     from vrnet.verdict.rules import WORDS
 

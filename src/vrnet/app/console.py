@@ -105,8 +105,7 @@ def progress_bar(
 
 @contextmanager
 def stage_progress() -> Iterator[Stage]:
-    """Shows how far the work is: stage(name) starts the bar anew, and returns what sets how much of that stage is
-    done."""
+    """stage(name) starts the bar anew, and returns what sets how much of that stage is done."""
     name_column = progress.TextColumn("{task.description}", markup=False)
     columns = name_column, progress.BarColumn(), progress.TaskProgressColumn(), progress.TimeRemainingColumn()
     line = lambda now: now.description + (f", {now.percentage:.0f} %" if now.total else "")  # noqa: E731
@@ -191,8 +190,7 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     by_slice = ", slice by slice" if metrics["slice_by_slice"] else ""
     table = numbers_table(method_title(metrics["method"], metrics.get("weights")) + by_slice, "before", "after")
     if "dice" in metrics:
-        label_names, whole = metrics.get("label_names", {}), measures.title("dice", metrics).removeprefix("Dice")
-        rows = measures.by_structure({"dice": metrics["dice"], "label_names": label_names})["Dice"]
+        whole, rows = measures.title("dice", metrics).removeprefix("Dice"), measures.by_structure(metrics)["dice"]
         for row in rows if len(rows) <= 7 else []:  # of more structures, only the mean is shown
             table.add_row(Text(f"Dice {row.name}{whole}"), row.before, row.after)
     for row in measures.summary(metrics):

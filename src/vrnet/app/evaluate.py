@@ -154,13 +154,13 @@ class Evaluate:
         fixed, moving, is_file = self.checked_pair()
         with console.stage_progress() as stage:
             stage("reading")
-            known = self.judged.known(Path(self.method), fixed, moving)
-            files = fixed, moving, self.fixed_labels, self.moving_labels, *known.masks
-            pair = read_pair(*files).with_label_names(self.label_names)
+            recorded = self.judged.recorded(Path(self.method), fixed, moving)
+            labels = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels}
+            pair = read_pair(fixed, moving, **labels, **recorded.masks).with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             if is_file:
                 check_pair(pair.fixed, pair.moving, must_overlap=False)
-                result = known.result(pair, Transform.load(self.method, pair.fixed.grid), self.method)
+                result = recorded.result(pair, Transform.load(self.method, pair.fixed.grid), self.method)
             else:
                 folds = "repair" if self.folds == "auto" else self.folds
                 options = RegistrationOptions(slices=self.slices, folds=folds, device=self.device_options.device)

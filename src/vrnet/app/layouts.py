@@ -29,8 +29,7 @@ GROUP = "group"
 
 
 def scan_folder(folder: Path, cines: bool = False) -> list[Row]:
-    """The subjects of a folder, as rows of a list with absolute paths: pairs; or cines, if asked for them or where
-    there are no pairs."""
+    """The subjects of a folder, as rows with absolute paths: pairs; cines if asked for, or where there are no pairs."""
     if not is_folder(folder):
         raise BadInput(f"{folder} is no folder: give one in the layout of ACDC or BIDS")
     pairs = [] if cines else scan_acdc(folder) or [*scan_bids(folder)]

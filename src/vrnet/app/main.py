@@ -75,7 +75,9 @@ def main() -> None:
                 stream.reconfigure(errors="replace")
         run(sys.argv[1:])
     except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 0
+        status = end.code if isinstance(end.code, int) else 2 if end.code else 0
+        if isinstance(end.code, str):
+            print_error(end.code)
     except BrokenPipeError:
         status = 141
     except BaseException as error:
@@ -86,9 +88,8 @@ def main() -> None:
     except OSError as error:
         with Path(os.devnull).open("w") as nowhere:  # Python would complain at its end that it cannot write
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        if (
-            not isinstance(error, BrokenPipeError) and not status
-        ):  # as in `vrnet methods | head -1`, which is no failure
+        # A closed pipe, as in `vrnet methods | head -1`, is no failure.
+        if not isinstance(error, BrokenPipeError) and not status:
             print_error(f"the output could not be written ({error.strerror}): its place is full, or gone")
             status = 2
     if status:
@@ -109,7 +110,7 @@ def run(words: list[str]) -> None:
         from vrnet.app.arguments import OPTIONS, read_command
         from vrnet.app.console import notes
 
-        if words[0].startswith("--tyro-"):  # which prints the completion of all commands for a shell
+        if words[0].startswith("--tyro-"):  # which prints the completion, and exits
             from tyro.extras import subcommand_cli_from_dict
 
             commands: dict[str, Any] = {name: load_command(name) for name in COMMANDS}

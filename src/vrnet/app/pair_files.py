@@ -2,7 +2,6 @@
 
 `vrnet register`, `demo`, `report`, `evaluate` and `cohort` share this."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -39,9 +38,9 @@ OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 DEFAULTS = RegistrationOptions()
 
 
-def read_pair(*files: Path | None) -> ImagePair:
+def read_pair(fixed: Path, moving: Path, **maps: Path | None) -> ImagePair:
     """Read two images, and the label maps and masks that are given; a warning where the two are the same."""
-    pair = ImagePair.read(*files)
+    pair = ImagePair.read(fixed, moving, **maps)
     if pair.fixed.grid.matches(pair.moving.grid) and np.array_equal(pair.fixed.array, pair.moving.array):
         warn_of_input(f"{pair.fixed.name} and {pair.moving.name} are the same image: nothing is to be found")
     return pair
@@ -72,8 +71,9 @@ def register_files(
     under its name. `inputs` are the files that are read, and never written. `stage` is told what is done."""
     start = [] if options.affine == "none" else [AFFINE]
     labels = [] if pair.moving_labels is None else [LABELS]
-    given = [image.name for image in pair.images.values()] if images else []
-    names = [WARPED, TRANSFORM, *start, METRICS, *labels, *([REPORT, OVERVIEW] if report else []), *given]
+    given = [*pair.images.values()] if images else []
+    pages = [REPORT, OVERVIEW] if report else []
+    names = [WARPED, TRANSFORM, *start, METRICS, *labels, *pages, *(image.name for image in given)]
     check_not_input((folder / name for name in OUTPUTS), inputs)
     check_set(folder, names)
     result = register_pair(pair, method, options, stage)
@@ -88,7 +88,7 @@ def register_files(
         if result.warped_labels is not None:
             write_image(result.warped_labels, staged / LABELS)
         write_json(metrics, staged / METRICS)
-        for image in pair.images.values() if images else ():
+        for image in given:
             write_image(image, staged / image.name)
         if report:
             write_report(staged / REPORT, result, metrics)
@@ -118,8 +118,8 @@ def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[st
 
 # What metrics.json beside a transform says of how it was found.
 
-MaskFiles = tuple[Path | None, Path | None]
-"""The mask of fixed, and that of moving."""
+MaskFiles = dict[str, Path | None]
+"""Masks as they are given, by the names "fixed_mask" and "moving_mask"."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,12 @@ class PairRecord:
         if transform.name != TRANSFORM or not exists(place):
             return None
         try:
-            return msgspec.convert(read_json(place), cls)
+            value = read_json(place)
+            return msgspec.convert(value, cls)
         except BadInput:
             reason = "cannot be read"
         except msgspec.ValidationError as error:
-            if not re.search('"(affine|brightness|options)"', place.read_text(errors="replace")):
+            if not (isinstance(value, dict) and {"affine", "brightness", "options"} & value.keys()):
                 return None
             said = str(error).replace("`", "")  # which would be read as the arguments of a command
             reason = f"is not as vrnet register writes it ({said})"
@@ -161,25 +162,27 @@ class PairRecord:
 
 
 @dataclass(frozen=True)
-class Known:
+class RecordedConditions:
     """How a transform from a file was found, as far as that is known, and the masks inside which it is judged."""
 
-    masks: MaskFiles = (None, None)
+    masks: MaskFiles = field(default_factory=dict)
     record: PairRecord | None = None
     transform: Path = Path()
 
     @classmethod
     def of(
-        cls, transform: Path, fixed: Path, moving: Path, masks: MaskFiles = (None, None), ignore_masks: bool = False
-    ) -> "Known":
-        """What is recorded beside a transform; nothing where the images are others. Masks that are given are used in
-        place of those that are recorded. The user is told what is used, and what is not, and why."""
+        cls, transform: Path, fixed: Path, moving: Path, masks: MaskFiles, ignore_masks: bool = False,
+        use_record: bool = True,
+    ) -> "RecordedConditions":  # fmt: skip
+        """What is recorded beside a transform, or its masks alone; nothing where the images are others. Masks that are
+        given are used in place of those that are recorded. The user is told what is used, and what is not, and why."""
         record = PairRecord.beside(transform)
         if record is None:
             return cls(masks)
-        place, files = transform.with_name(METRICS), [record.files.get(role, "") for role in ("fixed", "moving")]
-        found = [Path(path) if path else None for path in map(record.mask_paths.get, ("fixed", "moving"))]
-        wanted = [] if any(masks) or ignore_masks else [path for path in found if path is not None]
+        place = transform.with_name(METRICS)
+        files = [record.files.get(role, "") for role in ("fixed", "moving")]
+        found = {f"{role}_mask": Path(path) for role, path in record.mask_paths.items() if path}
+        wanted = [] if any(masks.values()) or ignore_masks else [*found.values()]
         if files != [fixed.name, moving.name]:
             if record.affine or record.is_matched or wanted:
                 warn_of_input(
@@ -196,7 +199,7 @@ class Known:
             warn_of_input(
                 f"the images are compared inside {inside}, as {place} names them (--ignore-masks compares all)"
             )
-        return cls((found[0], found[1]) if wanted and not gone else masks, record, transform)
+        return cls({**found} if wanted and not gone else masks, record if use_record else None, transform)
 
     def result(self, pair: ImagePair, transform: Transform, name: str) -> PairResult:
         """What a transform from a file does to a pair, with moving seen as it was when the transform was found."""

@@ -1,7 +1,7 @@
 """`vrnet register`, the deformation between two images; `vrnet demo`, that of a made-up heart; `vrnet report`, the page
 of a transform by any tool."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -53,11 +53,11 @@ class Register:
         from vrnet.app.pair_files import notes_on, read_pair, register_files
 
         method = self.method_options.spec(self.method).load()
-        files = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *self.masks.files
+        maps = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels, **self.masks.files}
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(*files).with_label_names(self.label_names)
-            inputs = *files, self.method_options.weights
+            pair = read_pair(self.fixed, self.moving, **maps).with_label_names(self.label_names)
+            inputs = self.fixed, self.moving, *maps.values(), self.method_options.weights
             result, metrics, written = register_files(
                 stage, pair, method, self.out, self.options, report=self.report, inputs=inputs
             )
@@ -137,13 +137,12 @@ class Report:
         from vrnet.report.figures import write_overview
         from vrnet.report.page import write_report
 
-        known = self.judged.known(self.transform, self.fixed, self.moving)
-        known = replace(known, record=None) if self.then else known
-        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *known.masks
+        recorded = self.judged.recorded(self.transform, self.fixed, self.moving, use_record=not self.then)
+        maps = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels, **recorded.masks}
         transforms, is_page = (self.transform, *self.then), self.out.suffix == ".html"
         written = [self.out] if is_page else [self.out / name for name in (REPORT, OVERVIEW, METRICS)]
         names = [path.name for path in written]
-        check_not_input(written, (*transforms, *images))
+        check_not_input(written, (*transforms, self.fixed, self.moving, *maps.values()))
         if is_page:
             check_file(self.out, (".html",))
         else:
@@ -153,11 +152,11 @@ class Report:
                                f"{self.out}.html")  # fmt: skip
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(*images).with_label_names(self.label_names)
+            pair = read_pair(self.fixed, self.moving, **maps).with_label_names(self.label_names)
             check_pair(pair.fixed, pair.moving, must_overlap=False)
             transform = load_chain(transforms, pair.fixed.grid)
             stage("measuring")
-            result = known.result(pair, transform, ", then ".join(path.name for path in transforms))
+            result = recorded.result(pair, transform, ", then ".join(path.name for path in transforms))
             metrics = metrics_of(result, "report")
             stage("writing")
             if is_page:

@@ -10,7 +10,7 @@ from vrnet.app.pair_files import notes_on, read_pair, register_files
 from vrnet.app.track import write_results
 from vrnet.cardiac.cine import track
 from vrnet.cohort.results import Recipe
-from vrnet.cohort.table import PAIRS, Subject
+from vrnet.cohort.table import Subject
 from vrnet.devices import use_threads
 from vrnet.errors import InputWarning, Progress
 from vrnet.files import RECORD, Row, json_ready
@@ -78,7 +78,7 @@ class SubjectWork:
 
     def register(self, subject: Subject, folder: Path) -> tuple[Row, list[str]]:
         """The row of a pair, out of its metrics.json, and notes on it."""
-        pair = read_pair(*(subject.path(column) for column in PAIRS.files))
+        pair = read_pair(**{column: Path(path) for column, path in subject.files.items()})
         pair = pair.named(dict(self.label_names))  # not every subject has every structure
         result, metrics, _ = register_files(
             lambda name: NOT_SHOWN, pair, self.method.load(), folder, self.options, report=self.report

@@ -112,10 +112,11 @@ class CohortFolder:
         self.places = self.subjects, self.failures, self.working
 
     def make(self, ended: Collection[str] = ()) -> None:
-        """Make the folders, and remove what killed processes left of subjects that have ended."""
+        """Make the folders, and remove what killed processes left: of subjects that have ended, or a day ago."""
         for folder in self.places:
             folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(self.failures)
+        remove_leftovers(self.working, f"*{BEGUN}*")
         self.clear(ended)
 
     def remove(self) -> None:

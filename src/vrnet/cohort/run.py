@@ -120,7 +120,6 @@ class Task:
             said = f"{subject.name} could not be done ({reason}), and not even that can be written"
             advice = "check its room and your permission, then start again: what is done stays done"
             raise BadInput(f"{said} in {self.folder.path}: {advice}") from refused
-        self.folder.clear({subject.name})
         return Outcome(subject.name, "failed", reason)
 
 
@@ -210,7 +209,7 @@ def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) ->
     except ImportError as error:
         raise BadInput(f"several jobs need Dask: {how_to_install('cluster')}") from error
     with ExitStack() as stack:
-        stack.callback(logging.disable, logging.NOTSET)
+        stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)  # Dask tells of every connection that ends; the run tells what matters
         if scheduler is None:
             stack.enter_context(dask.config.set(SETTINGS))
@@ -285,6 +284,7 @@ def run_by_dask(
                 submit([one])
                 continue
             except KilledWorker:
+                task.folder.clear({one.name})
                 outcome = task.fail(one, BadInput(WORKERS_DIED), perf_counter(), results.look_at_inputs(one, "stamp"))
             except CancelledError as error:
                 advice = "start it again, then this command: what is done stays done"

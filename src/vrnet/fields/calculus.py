@@ -201,7 +201,7 @@ def compose(u: Float[Tensor, "b d *s"], w: Float[Tensor, "b d *s"]) -> Float[Ten
     return make_rows(lambda rows: w[:, :, rows] + warp_rows(u, w, rows), u)
 
 
-def exp(v: Float[Tensor, "b d *s"], squarings: int = 6) -> Float[Tensor, "b d *s"]:
+def exp(v: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
     """Displacement of the flow of the velocity v (voxels per unit of time) after one unit: ∂φ/∂t = v ∘ φ, φ(0) = id.
 
     Scaling and squaring: a midpoint step of 2⁻ⁿ units, composed with itself n times. Six times suffice for velocities
@@ -215,9 +215,9 @@ def exp(v: Float[Tensor, "b d *s"], squarings: int = 6) -> Float[Tensor, "b d *s
         places = identity + u.movedim(1, -1)
         return functional.grid_sample(I, places, mode="bilinear", padding_mode="border", align_corners=True)
 
-    step = scale(v, edges).flip(1) / 2**squarings
+    step = scale(v, edges).flip(1) / 2**6
     u = moved(step, step / 2)
-    for _ in range(squarings):
+    for _ in range(6):
         u = u + moved(u, u)
     return scale(u.flip(1), tuple(1 / edge for edge in edges))
 

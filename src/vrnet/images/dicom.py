@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, some, warn_of_input
 from vrnet.files import exists, unreadable
 from vrnet.images.formats import Voxels, check_picture, first_bytes, refuse_errors
 from vrnet.images.grid import Grid, check_grid
@@ -111,6 +111,7 @@ def files_of(folder: Path) -> list[Path]:
 def list_frames(path: Path, files: list[Path]) -> list[Frame]:
     """Every image in these files that says where it lies; a file that is named alone need not say it."""
     found: list[Frame] = []
+    unread: list[str] = []
     for file in files:
         if file == path or is_dicom(first_bytes(file)):
             try:
@@ -118,6 +119,9 @@ def list_frames(path: Path, files: list[Path]) -> list[Frame]:
             except BadInput:
                 if file == path or len(files) == 1:
                     raise
+                unread.append(file.name)
+    if unread:
+        warn_of_input(f"{path} holds DICOM files without an image that can be read, which are left out: {some(unread)}")
     return found
 
 

@@ -143,7 +143,7 @@ def build(part: Part, path: Path) -> sitk.Transform:
 
 
 def write_itk(transform: sitk.Transform, path: Path) -> None:
-    """Write an ITK transform in the format of the file's ending, whole or not at all."""
+    """Write any ITK transform, such as an affine start, in the format of the file's ending; fields by `save`."""
     with atomic_write(path) as temporary:
         try:
             sitk.WriteTransform(transform, str(temporary))

@@ -2,7 +2,7 @@
 
 What a person asks for is a `MethodSpec`; with the images at hand it comes to a method:
 
-resolve(parse_method("default"), dimension=2, spacing=(1.8, 1.8))
+parse_method("default").load().resolve(2, spacing=(1.8, 1.8))
 """
 
 import platform
@@ -240,11 +240,6 @@ def parse_method(
         return spec
     found = with_weights(method)
     return MethodSpec(str(found), images=images, given=averaged(found) if average else found)
-
-
-def resolve(spec: MethodSpec, dimension: int, spacing: Spacing) -> Method:
-    """The method that registers images of so many dimensions with this spacing in mm, such as what `default` is."""
-    return spec.load().resolve(dimension, spacing, spec.images)
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,5 @@
-"""VR-Net by the paper's shorthand, R-L1-3x2: Algorithm 1 unrolled, with networks for its denoisers."""
+"""VR-Net by the paper's shorthand, R-L1-3x2: Algorithm 1 unrolled, with networks for its denoisers. Its data steps,
+each with a θ that is trained, are `variational.cascade.DataStep`."""
 
 import re
 from collections.abc import Callable

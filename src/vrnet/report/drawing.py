@@ -55,9 +55,9 @@ def motion_colours(across: Float[ndarray, "*s"], down: Float[ndarray, "*s"], sca
     return hsv_to_rgb(np.stack([hue, saturation, np.ones_like(hue)], axis=-1))
 
 
-def colour_stops(name: str, count: int = 11) -> list[str]:
-    """Equally spaced colours of one of matplotlib's maps, as #rrggbb: a page interpolates between them."""
-    return [to_hex(colour) for colour in mpl.colormaps[name](np.linspace(0, 1, count))]
+def colour_stops(name: str) -> list[str]:
+    """Eleven equally spaced colours of one of matplotlib's maps, as #rrggbb: a page interpolates between them."""
+    return [to_hex(colour) for colour in mpl.colormaps[name](np.linspace(0, 1, 11))]
 
 
 Window = tuple[float, float]  # which intensities are black and which are white

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from vrnet.data.labels import label_text
-from vrnet.verdict.rules import MANY_FOLDS_PERCENT
+from vrnet.verdict.rules import MANY_FOLDS_PERCENT, MAX_OPPOSITE_CORRELATION
 
 NAMES = {
     "dice": "Dice",
@@ -119,14 +119,14 @@ def is_before_after(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() >= {"before", "after"}
 
 
-def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> dict[str, list[Row]]:
-    """The measures that are taken of each structure, in the order of NAMES, with one row per structure."""
+def by_structure(metrics: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """{key: rows} of the measures that are taken of each structure, in the order of NAMES; a row per structure."""
     names, found = metrics.get("label_names") or {}, {}
     for key in (*NAMES, *(key for key in metrics if key not in NAMES)):
         value = metrics.get(key, {})
         if is_before_after(value) and all(isinstance(value[when], Mapping) for when in ("before", "after")):
             pairs = {k: (value["before"].get(k), after) for k, after in value["after"].items() if k != "mean"}
-            found[title(key, metrics, unit)] = [
+            found[key] = [
                 Row(label_text(k, names), number(before), number(after), warn(key, before, after), k)
                 for k, (before, after) in pairs.items()
             ]
@@ -159,7 +159,7 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm", compares_structure: b
 def is_contrast_opposite(metrics: Mapping[str, Any]) -> bool:
     """Whether what is bright in one image is dark in the other, so that neither a blend nor a difference shows much."""
     found = metrics.get("similarity", {})
-    return any((found.get(f"ncc_{when}") or 0.0) < -0.2 for when in ("before", "after"))  # as in the verdict
+    return any((found.get(f"ncc_{when}") or 0.0) < -MAX_OPPOSITE_CORRELATION for when in ("before", "after"))
 
 
 def warn(key: str, before: Any, after: Any) -> str:

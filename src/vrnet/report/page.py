@@ -1,4 +1,4 @@
-"""The report of a registration: one page that opens from disk, with everything it shows inside it."""
+"""The page of a pair: one file that opens from disk, with everything it shows inside it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -29,7 +29,7 @@ from vrnet.verdict.rules import MANY_FOLDS_PERCENT
 BOX_MARGIN = 0.25  # around the structures when they are zoomed to, as a part of their size
 
 
-def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, str] | None = None) -> dict[str, Any]:
+def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
     """What the page holds of a pair; `edges` are the letters of its grid before it was oriented for viewing. A volume
     in planes holds every voxel; else there are sheets of slices, in 8 bits: images over their windows, motion by its
     root, labels by their rank."""
@@ -59,7 +59,7 @@ def page_data(slices: PageSlices, edges: Mapping[str, str], names: Mapping[str, 
         "largest": largest, "scale": slices.rim_mm,
         "slices": [k + 1 for k in slices.numbers], "depth": pair.depth, "start": slices.start,
         "edges": dict(edges),
-        "labels": [{"value": k, "name": label_text(k, names or {}), "colour": colour} for k, colour in named],
+        "labels": [{"value": k, "name": label_text(k, names), "colour": colour} for k, colour in named],
         "box": box,
         "sheets": {name: drawing.encode_sheet(array) for name, array in sheets.items()},
         "volume": viewer3d.volume_data(slices) if is_volume else None,
@@ -156,16 +156,17 @@ class Overlap(NamedTuple):
 
 
 def slice_overlap(slices: PageSlices, role: str) -> Overlap:
-    """How the labels of fixed, and those of moving or warped, overlap in each slice.
-    Where slices moved each within itself, a label that moving has and the motion lost has a Dice, of 0: it is not in
-    fixed alone. Slices that show nothing of the mask are not ranked."""
+    """How the labels of fixed, and those of moving or warped, overlap in each slice. If slices moved only within
+    themselves, a label that the motion lost counts as Dice 0. Slices that show nothing of the mask are not ranked."""
     pair, labels = slices.pair, [*slices.colours]
     fixed, moving, other = (slices.take(pair.label_maps[f"{name}_labels"]) for name in ("fixed", "moving", role))
     in_fixed, in_moving, in_other = (
         np.stack([(map_ == k).any((0, 1)) for k in labels]) for map_ in (fixed, moving, other)
     )
     is_within = np.abs(pair.field[2]).max() < STILL_VOXELS
-    only_fixed, only_other = in_fixed & ~(in_other | in_moving if is_within else in_other), in_other & ~in_fixed
+    found = in_other | in_moving if is_within else in_other
+    only_fixed = in_fixed & ~found
+    only_other = in_other & ~in_fixed
     dice = np.where(only_fixed | only_other, np.nan, dice_by_slice(fixed, other, labels, 2))
     with np.errstate(invalid="ignore"):
         means = np.nansum(dice, 0) / np.isfinite(dice).sum(0)
@@ -184,6 +185,13 @@ def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | No
     """Write the page of a registered pair; returns where. `metrics` are what metrics.json holds, in whose verdict a
     command says what to try in its own options; without them, those of the result."""
     check_file(path, (".html",))
+    text = render_page(View.of(result), metrics or result.metrics(), result.energies.tolist(), run_facts(result))
+    write_bytes(text.encode(errors="replace"), path)
+    return path
+
+
+def run_facts(result: PairResult) -> dict[str, str]:
+    """What was run, and how, as the table of a page: which files, which method, and what was done to them."""
     run = {role.replace("_", " "): image.name for role, image in result.images.items()}
     run |= {"transform": result.method} if result.is_from_file else {"method": result.method, **result.details}
     if len(result.grid.shape) == 3 and not result.is_from_file:
@@ -205,19 +213,17 @@ def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | No
         run["device"] = result.device
     run["versions"] = ", ".join(f"{name} {v}" for name, v in {**versions(), "numpy": np.__version__}.items() if v)
     run["date"] = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    text = render_page(View.of(result), metrics or result.metrics(), result.energies.tolist(), run)
-    write_bytes(text.encode(errors="replace"), path)
-    return path
+    return run
 
 
 def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
-    """The page as text. `run` says what was run, in order, and by its entries "fixed" and "moving" which files."""
+    """The page as text; `run` is what `run_facts` gives."""
     slices, names = PageSlices(orient_for_viewing(view)), metrics.get("label_names") or {}
     data = page_data(slices, edge_letters(view.grid), names)
     repair = Repair(**metrics["repair"]) if metrics.get("repair") else None
     return drawing.render_template(
         "page.html",
-        method=metrics.get("method", run.get("method", "")),
+        method=metrics.get("method", ""),
         files={role: PurePath(run.get(role, role)).name for role in ("fixed", "moving")},
         verdict=metrics.get("verdict"),
         headline=measures.headline(metrics, view.unit, view.compares_structure),
@@ -225,7 +231,7 @@ def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float
         is_opposite=measures.is_contrast_opposite(metrics),
         had_many_folds=repair is not None and repair.folded_percent > MANY_FOLDS_PERCENT,
         summary=measures.summary(metrics, view.unit),
-        blocks=measures.by_structure(metrics, view.unit),
+        blocks={measures.title(key, metrics, view.unit): rows for key, rows in measures.by_structure(metrics).items()},
         curve=energy_curve([float(energy) for energy in energies if isfinite(energy)]),
         configuration=run.get("configuration", ""),
         run=run,

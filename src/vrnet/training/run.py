@@ -70,21 +70,18 @@ class Run:
         lock = FileLock(path, timeout=0)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                lock.acquire()
-            except Timeout as error:
-                told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
-                raise BadInput(told) from error
-            except OSError:  # where there are no locks, nobody is kept out
-                pass
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-                lock.release()
-        except OSError as error:
-            told = f"cannot write in {self.folder} ({error.strerror}): make room, then `resume`"
+            lock.acquire()
+        except Timeout as error:
+            told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
             raise BadInput(told) from error
+        except OSError as error:
+            if not self.folder.is_dir():
+                raise BadInput(f"cannot write in {self.folder} ({error.strerror}): choose another folder") from error
+        try:  # where there are no locks, nobody is kept out
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            lock.release()
 
     def begin(self, config: Mapping[str, Any], provenance: Mapping[str, str | None]) -> None:
         """Write config.json. A run that goes on keeps its own, with what it is made by from now on, if that is new."""

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 
 class Trainer:
-    """A model, its optimiser and its pairs. What step k draws depends on the seed and k alone, so that a run that was
-    stopped goes on as if it had not been, and several devices share one draw, each its part."""
+    """A model, its pairs, and the optimiser of all its parameters: of networks, and log θ of data steps. What step k
+    draws depends on the seed and k alone, so that a run that was stopped goes on as if it had not been, and several
+    devices share one draw, each its part."""
 
     def __init__(self, fabric: "Fabric", method: Trainable, pairs: Pairs, settings: Training) -> None:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings

@@ -61,6 +61,7 @@ MAX_WORSE = 0.01  # by how much the mean Dice may fall
 MAX_APART = 0.7  # 1 − Dice beyond which structures hardly overlap
 MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.15, 0.5  # by Fisher's z, if moving lay otherwise; and the correlation then
 MANY_FOLDS_PERCENT = 15.0  # a field that folds at more of the voxels is a failure; tables mark it
+MAX_OPPOSITE_CORRELATION = 0.2  # beyond it, what is bright in one image is dark in the other
 LEAST_VOXELS = 800.0  # of small masks about good registrations, those of 400 voxels give failed to some, of 800 to none
 
 
@@ -152,7 +153,7 @@ INTENSITY_RANGES = Rule(  # no cause where the method does not compare intensiti
     (advice.OTHER_BRIGHTNESS, advice.match),
 )
 CAUSES = (
-    Rule("opposite contrast", lambda e: -e.correlation_before, 0.2, inf,
+    Rule("opposite contrast", lambda e: -e.correlation_before, MAX_OPPOSITE_CORRELATION, inf,
          "The contrast is opposite: bright in one image is dark in the other (correlation about "
          "{e.correlation_before:.1f}).", (advice.other_contrast, advice.SAME_PATIENT)),
     Rule("unrelated images", lambda e: -e.information_before, -0.02, inf,
