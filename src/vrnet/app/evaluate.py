@@ -116,8 +116,7 @@ class Evaluate:
         console.exit_if(bool(failed))
 
     def checked_pair(self) -> tuple[Path, Path, bool]:
-        """The files of both images, and whether METHOD is a transform: its file, or the folder of a result. BadInput if
-        an image is not given, or something that a pair cannot have."""
+        """Both images, and whether METHOD is a transform; BadInput for what a pair lacks or cannot have."""
         from vrnet.app.pair_files import METRICS, TRANSFORM, PairRecord
         from vrnet.files import check_file, exists, own_files
         from vrnet.methods.names import find_base

@@ -164,8 +164,7 @@ NAMES = {
 
 
 def as_bids(table: CohortTable) -> CohortTable:
-    """The list with its subjects named as BIDS has them, sub-X, where X is letters and digits; BadInput if two are then
-    the same, or one has neither."""
+    """The list with subjects named sub-X, of letters and digits; BadInput if two are the same, or one is empty."""
     fault = "whose subject has none of the letters A to Z, a to z and digits that names in BIDS are made of"
     refuse(table, lambda one: label(one.name) == LABEL, fault, "name them otherwise, or leave out `bids`")
     table = replace(table, subjects=tuple(replace(one, name=label(one.name)) for one in table.subjects))

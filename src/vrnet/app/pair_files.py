@@ -71,9 +71,8 @@ def register_files(
     under its name. `inputs` are the files that are read, and never written. `stage` is told what is done."""
     start = [] if options.affine == "none" else [AFFINE]
     labels = [] if pair.moving_labels is None else [LABELS]
-    given = [*pair.images.values()] if images else []
-    pages = [REPORT, OVERVIEW] if report else []
-    names = [WARPED, TRANSFORM, *start, METRICS, *labels, *pages, *(image.name for image in given)]
+    given = {image.name: image for image in pair.images.values()} if images else {}
+    names = [WARPED, TRANSFORM, *start, METRICS, *labels, *([REPORT, OVERVIEW] if report else []), *given]
     check_not_input((folder / name for name in OUTPUTS), inputs)
     check_set(folder, names)
     result = register_pair(pair, method, options, stage)
@@ -88,8 +87,8 @@ def register_files(
         if result.warped_labels is not None:
             write_image(result.warped_labels, staged / LABELS)
         write_json(metrics, staged / METRICS)
-        for image in given:
-            write_image(image, staged / image.name)
+        for name, image in given.items():
+            write_image(image, staged / name)
         if report:
             write_report(staged / REPORT, result, metrics)
             write_overview(staged / OVERVIEW, result)
@@ -116,8 +115,6 @@ def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[st
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
 
 
-# What metrics.json beside a transform says of how it was found.
-
 MaskFiles = dict[str, Path | None]
 """Masks as they are given, by the names "fixed_mask" and "moving_mask"."""
 
@@ -134,8 +131,7 @@ class PairRecord:
 
     @classmethod
     def beside(cls, transform: Path) -> "PairRecord | None":
-        """The record of a transform that `vrnet register` wrote; None where there is none, or of another program. The
-        user is told of one that cannot be read."""
+        """The record beside a transform, if `vrnet register` wrote one; the user is told of one that cannot be read."""
         place = transform.with_name(METRICS)
         if transform.name != TRANSFORM or not exists(place):
             return None
@@ -225,9 +221,6 @@ class RecordedConditions:
                           "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
         conditions: dict[str, Any] = {"remap": self.record.brightness, "options": self.record.options}
         return PairResult(**vars(pair), transform=transform, warped=warped, method=name, affine=affine, **conditions)
-
-
-# What a reader is told about the images and the field, beside the verdict.
 
 
 def notes_on(result: PairResult, command: str = "register") -> list[str]:

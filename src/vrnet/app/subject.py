@@ -47,8 +47,7 @@ class SubjectWork:
     are_cines: bool = False
 
     def recipe(self) -> Recipe:
-        """What results depend on beside their inputs: the method, the options, what is written, and the code. The
-        device is not in it: a run may go on elsewhere."""
+        """What results depend on beside their inputs. The device is not in it: a run may go on elsewhere."""
         options = {name: value for name, value in self.options.as_json().items() if name != "device"}
         return json_ready(
             {

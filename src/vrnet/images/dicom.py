@@ -110,8 +110,7 @@ def files_of(folder: Path) -> list[Path]:
 
 def list_frames(path: Path, files: list[Path]) -> list[Frame]:
     """Every image in these files that says where it lies; a file that is named alone need not say it."""
-    found: list[Frame] = []
-    unread: list[str] = []
+    found, unread = list[Frame](), list[str]()
     for file in files:
         if file == path or is_dicom(first_bytes(file)):
             try:

@@ -65,8 +65,7 @@ WINDOW_PERCENTILES = (0.5, 99.5)  # which they are in the pictures of a pair and
 
 
 def grey_windows(images: Mapping[str, Float[ndarray, "*s"]]) -> dict[str, Window]:
-    """Those of fixed, moving and warped, by percentiles of fixed and moving: the same for all, unless these lie so far
-    apart that one of them would be all black or all white."""
+    """By percentiles of fixed and moving: one window for all images, unless one would be all black or all white."""
     own = {name: window_of([images[name]], WINDOW_PERCENTILES) for name in ("fixed", "moving")}
     narrow, wide = sorted(high - low for low, high in own.values())
     middles = [(low + high) / 2 for low, high in own.values()]

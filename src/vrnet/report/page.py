@@ -182,8 +182,7 @@ FULL_COVERAGE_PERCENT = 99.0  # below it, the reader is told which part of fixed
 
 
 def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | None = None) -> Path:
-    """Write the page of a registered pair; returns where. `metrics` are what metrics.json holds, in whose verdict a
-    command says what to try in its own options; without them, those of the result."""
+    """Write the page of a registered pair; returns where. `metrics` is the content of metrics.json, if there is one."""
     check_file(path, (".html",))
     text = render_page(View.of(result), metrics or result.metrics(), result.energies.tolist(), run_facts(result))
     write_bytes(text.encode(errors="replace"), path)
@@ -252,8 +251,7 @@ def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float
 
 
 def energy_curve(energies: list[float]) -> dict[str, Any] | None:
-    """Energies from left to right, the largest on top, as points of a plot, and the least of them so far, with the
-    labels of the first and the least; None for fewer than two."""
+    """Energies as points of a plot, the largest on top, and the least of them so far; None for fewer than two."""
     if len(energies) < 2:
         return None
     low, high, least_so_far = min(energies), max(energies), accumulate(energies, min)

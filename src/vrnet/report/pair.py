@@ -95,8 +95,7 @@ class View:
         return replace(flat, field=flat.field[:2])
 
     def main_slice(self) -> int:
-        """The slice of a volume where the labels of both images are largest inside the mask; without labels, where the
-        mask is; without either, the middle one."""
+        """Where the labels of both images are largest inside the mask; else where the mask is; else the middle."""
         labels = [map_ for map_ in (self.fixed_labels, self.moving_labels) if map_ is not None]
         maps = [map_ for map_ in (self.inside_mask(map_) for map_ in labels) if map_.any()]
         maps = maps or ([] if self.mask is None else [self.mask])

@@ -107,8 +107,7 @@ def best_row(rows: list[Row]) -> Row:
 # Not Lightning's fabric.save and fabric.load: these unpickle, and replace the optimiser's settings by those of a file,
 # which must be those of this device (a rate in the memory of the CPU cannot change a step that a GPU has recorded).
 
-KEY = "run"
-"""Where the header of a file has the progress."""
+KEY = "run"  # where the header of a file has the progress
 
 
 @dataclass(frozen=True)
