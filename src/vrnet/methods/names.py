@@ -245,7 +245,7 @@ def parse_method(
 @lru_cache(maxsize=1)
 def load_once(spec: MethodSpec) -> Method:
     """The method of a spec; UnfitMachine if its weights are others here than those that are pinned."""
-    if spec.weights_sha256 not in (None, spec.digest()):
+    if spec.weights_sha256 is not None and spec.weights_sha256 != spec.digest():
         which = spec.weights or f"the model for {spec.name} that comes with vrnet"
         raise UnfitMachine(
             f"{which} is not the file of weights that this run began with, as {platform.node()} sees it: put that "
