@@ -11,9 +11,9 @@ from vrnet.evaluation.metrics import dice
 from vrnet.evaluation.pair import (
     motion_error,
     overlap,
+    overlap_in_slices,
     regularity,
     similarity,
-    slice_overlap,
     target_registration_error,
 )
 from vrnet.files import json_ready
@@ -218,7 +218,7 @@ def test_the_mean_over_slices_is_that_of_the_slices_that_show_a_structure(across
     fixed, moving, warped = generator.integers(0, 4, (3, 5, 6, 7)) * 5
     for map_ in (fixed, moving, warped):
         map_[(slice(None),) * across + (0,)] = 0
-    found = slice_overlap(fixed, moving, warped, across)["dice_mean_over_slices"]
+    found = overlap_in_slices(fixed, moving, warped, across)["dice_mean_over_slices"]
     for when, other in (("before", moving), ("after", warped)):
         pairs = [(fixed.take(k, across), other.take(k, across)) for k in range(1, fixed.shape[across])]
         expected = {str(label): np.mean([dice(a == label, b == label) for a, b in pairs]) for label in (5, 10, 15)}
@@ -231,10 +231,10 @@ def test_a_structure_in_one_map_alone_counts_as_missed():
     labels[1:3, 1:3, :2] = 2
     moved = labels.copy()
     moved[..., 1] = 0
-    assert slice_overlap(labels, empty, moved, 2)["dice_mean_over_slices"] == {
+    assert overlap_in_slices(labels, empty, moved, 2)["dice_mean_over_slices"] == {
         "before": {"2": 0.0, "mean": 0.0}, "after": {"2": 0.5, "mean": 0.5},
     }  # fmt: skip
-    nothing = slice_overlap(empty, empty, empty, 2)["dice_mean_over_slices"]["after"]
+    nothing = overlap_in_slices(empty, empty, empty, 2)["dice_mean_over_slices"]["after"]
     assert json_ready(nothing) == {"mean": None}
 
 

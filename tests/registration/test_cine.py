@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from tests.models import trained
 from vrnet.fields.calculus import compose, smooth
-from vrnet.fields.folds import repair_folds, smallest_determinant
+from vrnet.fields.folds import Repair, repair_folds, smallest_determinant
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine
 from vrnet.phantom import cycle
@@ -21,7 +21,6 @@ from vrnet.registration.cine import (
     Cycle,
     Smoothing,
     between,
-    find_motion,
     follow,
     go_round,
     plan_tracking,
@@ -29,6 +28,7 @@ from vrnet.registration.cine import (
     propagate_labels,
     refine,
     start_by_warping,
+    track_motion,
     without_divergence,
 )
 
@@ -162,7 +162,7 @@ def as_cine(beat, grid=None):
 
 
 def run(cine, method="TV-L1", frame=0, **options):
-    return find_motion(cine, plan_tracking(cine, method, "auto", "cpu"), frame, **options)
+    return track_motion(cine, plan_tracking(cine, method, "auto", "cpu"), frame, **options)
 
 
 def wall_errors_mm(fields, beat):
@@ -170,6 +170,16 @@ def wall_errors_mm(fields, beat):
     miss = (torch.as_tensor(fields) - beat.fields) * torch.tensor(beat.spacing).view(-1, 1, 1)
     of_frame = torch.linalg.vector_norm(miss, dim=1)[:, beat.labels == 2].mean(1)
     return of_frame.mean(), of_frame[beat.end_systole]
+
+
+def test_a_repair_is_told_at_the_voxel_of_the_cine_as_it_is_stored(monkeypatch):
+    """Its axes run the other way and in another order than the world's, in which folds are repaired."""
+    told = Repair(1.0, 2.5, 0.1, 0.2, 0.3, 0.4, (1, 2))
+    monkeypatch.setattr("vrnet.registration.cine.repair_folds", lambda u, *_: (u, told))
+    frames = np.random.default_rng(1).random((3, 24, 20)).astype(np.float32)
+    grid = Grid((24, 20), (1.0, 1.0), (0.0, 0.0), (0.0, 1.0, -1.0, 0.0))
+    found = run(Cine(frames, grid), "Identity", 1)
+    assert [repair.farthest_voxel for repair in found.repairs] == [(21, 1)] * 3
 
 
 @pytest.mark.release
@@ -244,7 +254,7 @@ def test_progress_goes_from_0_to_1_and_does_not_jump(d, is_network):
     cine, told = Cine(frames, Grid.plain((16,) * d, (1.8, 1.8, 1.8)[:d])), [0.0]
     plan = plan_tracking(cine, trained(d=d, spacing=(1.8,) * d) if is_network else "TV-L1", "auto", "cpu")
     assert (plan.turning(8) is not None) == (is_network and d == 2)
-    find_motion(cine, plan, progress=told.append)
+    track_motion(cine, plan, progress=told.append)
     assert told[-1] == 1
     assert 0 <= min(np.diff(told))
     assert max(np.diff(told)) < 0.15

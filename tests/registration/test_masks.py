@@ -285,8 +285,17 @@ def test_a_mask_that_fixed_does_not_show_is_bad_input():
     apart = Grid(fixed.grid.shape, fixed.grid.spacing, (80.0, 80.0), fixed.grid.direction)
     corner = mask.with_array(0 * mask.array)
     corner.array[:4, :4] = 1
-    with pytest.raises(BadInput, match="has no voxel inside"):
+    with pytest.raises(BadInput, match="do not overlap in space"):
         register_images(Image(fixed.array, apart), moving, "TV-L1", moving_mask=corner)
+
+
+def test_what_does_not_overlap_is_named_and_nothing_that_was_not_given():
+    fixed, fixed_mask, moving, _ = in_the_world(2)
+    corner = replace(fixed_mask.with_array(0 * fixed_mask.array), name="m.nii")
+    corner.array[:4, :4] = 1
+    apart = Grid(moving.grid.shape, moving.grid.spacing, (80.0, 80.0), moving.grid.direction)
+    with pytest.raises(BadInput, match=r"^m\.nii and b\.nii do not overlap in space"):
+        register_images(fixed, Image(moving.array, apart, "b.nii"), "TV-L1", fixed_mask=corner)
 
 
 def notes_of(function):

@@ -138,10 +138,10 @@ def test_where_a_motion_leads_out_of_moving_nothing_is_compared():
 def test_moving_is_seen_in_the_intensities_that_were_matched(pair, result):
     """By the line, where there is one; by the histogram, where that was asked for."""
     line, by_histogram = Remap(2.0, 0.5), RegistrationOptions(match_intensities=True)
-    assert_allclose(replace(result, remap=line).seen_moving.array, 2 * pair.moving.array + 0.5, rtol=1e-6)
+    assert_allclose(replace(result, remap=line).matched_moving.array, 2 * pair.moving.array + 0.5, rtol=1e-6)
     expected = match_histogram(pair.moving, pair.fixed).array
-    assert_allclose(replace(result, remap=line, options=by_histogram).seen_moving.array, expected)
-    assert result.seen_moving is pair.moving
+    assert_allclose(replace(result, remap=line, options=by_histogram).matched_moving.array, expected)
+    assert result.matched_moving is pair.moving
 
 
 def test_an_artefact_outside_the_masks_changes_neither_matching_nor_measures_nor_verdict():

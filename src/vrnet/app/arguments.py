@@ -24,7 +24,7 @@ from vrnet.vocabulary import DeviceChoice
 if TYPE_CHECKING:
     from vrnet.app.pair_files import MaskFiles, RecordedConditions
     from vrnet.data.prepared import Source
-    from vrnet.methods.method import Images
+    from vrnet.methods.method import Task
     from vrnet.methods.names import MethodSpec
 
 registry = constructors.ConstructorRegistry()
@@ -114,7 +114,7 @@ class MethodOptions:
     settings: Settings = ()
     """As lam=0.15; repeatable. `vrnet methods METHOD` lists all."""
 
-    def spec(self, name: str, images: "Images" = "pair") -> "MethodSpec":
+    def spec(self, name: str, images: "Task" = "pair") -> "MethodSpec":
         """The method of a name, or the one that the weights are of; BadInput if it cannot register."""
         from vrnet.methods.names import parse_method
 

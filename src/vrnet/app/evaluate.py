@@ -54,7 +54,7 @@ class Evaluate:
     """Which way x and y run in the points: LPS or RAS."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together."""
-    judged: args.Group[args.EvaluationOptions]
+    conditions: args.Group[args.EvaluationOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A data set (acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that
     `vrnet prepare` wrote."""
@@ -153,7 +153,7 @@ class Evaluate:
         fixed, moving, is_file = self.checked_pair()
         with console.stage_progress() as stage:
             stage("reading")
-            recorded = self.judged.recorded(Path(self.method), fixed, moving)
+            recorded = self.conditions.recorded(Path(self.method), fixed, moving)
             labels = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels}
             pair = read_pair(fixed, moving, **labels, **recorded.masks).with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]

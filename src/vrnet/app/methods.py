@@ -36,7 +36,7 @@ class Methods:
     """List the parameters of this method and what it says of itself; of a file of weights, how it was trained."""
 
     def run(self) -> None:
-        from vrnet.methods.method import Images
+        from vrnet.methods.method import Task
         from vrnet.methods.names import BUNDLED, all_methods, parameters, parse, without_average
         from vrnet.methods.weights import FAMILIES, SUFFIX, load_method
 
@@ -51,7 +51,7 @@ class Methods:
             return print_line(f"{name}: {FAMILIES[name].summary}. Name one of them to see its parameters.")
         method = load_method(name) if name.endswith(SUFFIX) else parse(name)
         print_line(f"{method}: {method.summary}.")
-        named = {str(method.resolve(d, None, images)) for d in method.dimensions for images in get_args(Images)}
+        named = {str(method.resolve(d, None, images)) for d in method.dimensions for images in get_args(Task)}
         if others := named - {str(method)}:
             return print_line(f"What these are: {', '.join(f'`vrnet methods {other}`' for other in sorted(others))}.")
         print_table(

@@ -97,7 +97,7 @@ def register_files(
 
 def metrics_of(result: PairResult, command: str = "register") -> dict[str, Any]:
     """What metrics.json holds, with what to try in the options of a command."""
-    verdict = result.judged
+    verdict = result.verdict
     in_options = replace(verdict, try_=tuple(as_options(advice, command) for advice in verdict.try_))
     return result.measures | {"verdict": in_options.as_json()}
 

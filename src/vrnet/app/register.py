@@ -127,7 +127,7 @@ class Report:
     """Label map on the grid of MOVING."""
     label_names: args.LabelNamesText = None
     """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
-    judged: args.Group[args.EvaluationOptions]
+    conditions: args.Group[args.EvaluationOptions]
 
     def run(self) -> None:
         from vrnet.app.pair_files import METRICS, OVERVIEW, REPORT, TRANSFORM, metrics_of, notes_on, read_pair
@@ -137,7 +137,7 @@ class Report:
         from vrnet.report.figures import write_overview
         from vrnet.report.page import write_report
 
-        recorded = self.judged.recorded(self.transform, self.fixed, self.moving, use_record=not self.then)
+        recorded = self.conditions.recorded(self.transform, self.fixed, self.moving, use_record=not self.then)
         maps = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels, **recorded.masks}
         transforms, is_page = (self.transform, *self.then), self.out.suffix == ".html"
         written = [self.out] if is_page else [self.out / name for name in (REPORT, OVERVIEW, METRICS)]

@@ -28,7 +28,7 @@ from vrnet.images.io import CineLike, ImageLike, given_cine
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.provenance import versions
-from vrnet.registration.cine import find_motion, motion_of, plan_tracking, propagate_labels
+from vrnet.registration.cine import motion_of, plan_tracking, propagate_labels, track_motion
 from vrnet.vocabulary import Slices
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def track(
         raise BadInput(f"{whole.name} has frames 0 to {len(whole) - 1}: the reference `frame` cannot be {frame}")
     known = () if labels is None else read_labels(labels, whole, heart, names)
     plan, start = plan_tracking(whole, method, slices, device), perf_counter()
-    fields, closing, repairs = find_motion(whole, plan, frame, progress)
+    fields, closing, repairs = track_motion(whole, plan, frame, progress)
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
     axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
     return CineResult(

@@ -13,7 +13,7 @@ from numpy import ndarray
 from vrnet.cardiac import wall as walls
 from vrnet.cardiac.wall import HeartLabels, Insertions, LeftOut, Ring, ring_angles
 from vrnet.errors import BadInput
-from vrnet.evaluation.metrics import slice_axis
+from vrnet.evaluation.metrics import widest_axis
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
 # What a motion u does to a wall. Motions are (t, c, x, y, z) in mm with slices across z: components along x and y and,
@@ -115,7 +115,7 @@ class ShortAxis:
             raise BadInput(f"fields of shape {fields.shape} are not those of the labels: {expected} is expected")
         order: tuple[int, ...] = (0, 1)
         if d == 3:
-            last = slice_axis(labels.shape, spacing) if across is None else across
+            last = widest_axis(labels.shape, spacing) if across is None else across
             order = (*(axis for axis in range(3) if axis != last), last)
 
         def as_slices(array: Shaped[ndarray, "*s"]) -> Shaped[ndarray, "x y z"]:

@@ -110,11 +110,11 @@ def dice_by_slice(
 def contour_hausdorff(a: Mask, b: Mask, spacing: tuple[float, ...], across: int | None = None) -> float:
     """The paper's Hausdorff distance, in mm: max over both outer contours of the distance to the other.
 
-    A volume is measured slice by slice across one axis, that of `slice_axis` unless given: the mean over the slices
+    A volume is measured slice by slice across one axis, that of `widest_axis` unless given: the mean over the slices
     that show the structure in both masks; NaN if none does."""
     if a.ndim == 2:
         return contour_hausdorff(a[None], b[None], (1.0, *spacing), 0)
-    across = slice_axis(a.shape, spacing) if across is None else across
+    across = widest_axis(a.shape, spacing) if across is None else across
     within = tuple(h for i, h in enumerate(spacing) if i != across)
     contours = [surface(fill_holes(np.moveaxis(mask, across, 0)), (1, 2)) for mask in (a, b)]
     pairs = [(x, y) for x, y in zip(*contours, strict=True) if x.any() and y.any()]
@@ -122,7 +122,7 @@ def contour_hausdorff(a: Mask, b: Mask, spacing: tuple[float, ...], across: int 
     return float(np.mean(found)) if found else np.nan
 
 
-def slice_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
+def widest_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
     """The axis across the slices of a volume: one of length 1, or else the last of those with the widest spacing."""
     return max(range(len(shape)), key=lambda i: (shape[i] == 1, spacing[i], i))
 

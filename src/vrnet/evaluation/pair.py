@@ -18,24 +18,25 @@ from vrnet.files import exists
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.provenance import provenance, versions
+from vrnet.registration.images import mirror_field
 from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
 
 
-def measure(result: PairResult) -> dict[str, Any]:
+def measure_pair(result: PairResult) -> dict[str, Any]:
     """What metrics.json holds, but for the verdict: what was run, how good it is, and which files there are."""
     measures = run_measures(result) | {
         "shape": list(result.grid.shape),
         "spacing_mm": list(result.grid.spacing),
-        "similarity": similarity(result.fixed.array, result.placed, result.seen_warped, result.seen),
+        "similarity": similarity(result.fixed.array, result.placed, result.matched_warped, result.has_values),
         **result.regularity,
     }
     if result.fixed_labels is not None and result.placed_labels is not None and result.warped_labels is not None:
         maps = result.fixed_labels.array, result.placed_labels.array, result.warped_labels.array
         measures |= overlap(*maps, result.grid.spacing, result.grid.across)
         if result.grid.stacked_across is not None:
-            measures |= slice_overlap(*maps, result.grid.stacked_across)
+            measures |= overlap_in_slices(*maps, result.grid.stacked_across)
         if result.label_names:
             names = result.label_names
             measures["label_names"] = {str(label): names[label] for label in labels_in(*maps[:2]) if label in names}
@@ -80,9 +81,9 @@ def unmatched_brightness(result: PairResult) -> Remap | None:
     None where they are so, or were compared so, or were to be compared as they are."""
     if not result.is_from_file or result.is_matched or result.options.brightness == "keep":
         return None
-    seen = result.seen[1]
+    seen = result.has_values[1]
     mask = None if seen.all() else torch.from_numpy(seen)
-    fixed, warped = torch.from_numpy(result.fixed.array.astype(np.float32)), torch.from_numpy(result.seen_warped)
+    fixed, warped = torch.from_numpy(result.fixed.array.astype(np.float32)), torch.from_numpy(result.matched_warped)
     return find_remap(fixed, warped, PairMasks(mask, mask))
 
 
@@ -106,11 +107,7 @@ def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
     Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it. It is
     turned as the world's axes run, as where folds are repaired: both count the same voxels."""
     ordered = grid.reordered(grid.order)
-    field = np.flip(
-        field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order)),
-        [1 + axis for axis in ordered.backward],
-    ).copy()
-    field[list(ordered.backward)] *= -1
+    field = mirror_field(field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order)), ordered.backward)
     grid, u, axes = ordered.flipped(ordered.backward), torch.from_numpy(field), range(len(field))
     if len(field) == 3:  # of several still axes, the one that slices lie across; files keep a tenth of 1e-3 mm
         still = [axis for axis in axes if np.abs(field[axis]).max() * grid.spacing[axis] < 1e-3]
@@ -169,8 +166,8 @@ class WorstStructure(NamedTuple):
 
 
 def structure_evidence(measures: Mapping[str, Any], names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What a verdict asks of what `overlap` measured, given {"1": "RV"}: mean Dice and surface distance before and
-    after; and the structure whose Dice fell most, or rose least, unless there is one alone, whose Dice is the mean."""
+    """Mean Dice and surface distance, and the structure that fared worst, of what `overlap` measured; none of a single
+    structure, whose Dice is the mean. Names are as {"1": "RV"}."""
     dice, names = measures.get("dice", {"before": {}, "after": {}}), names or {}
     after = {label: value for label, value in dice["after"].items() if label != "mean" and not np.isnan(value)}
     falls = [WorstStructure(label_text(label, names), dice["before"][label], x) for label, x in after.items()]
@@ -182,7 +179,7 @@ def structure_evidence(measures: Mapping[str, Any], names: Mapping[str, str] | N
     return found
 
 
-def slice_overlap(fixed: LabelMap, moving: LabelMap, warped: LabelMap, across: int) -> dict[str, Any]:
+def overlap_in_slices(fixed: LabelMap, moving: LabelMap, warped: LabelMap, across: int) -> dict[str, Any]:
     """The Dice of `overlap` taken in each slice of a stack, mean over those that show the structure in either map."""
     labels = labels_in(fixed, moving)
     means = {}

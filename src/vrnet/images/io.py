@@ -76,11 +76,11 @@ def write_image(image: Image, path: str | PathLike[str]) -> None:
     """Write an image or a label map in the format of the file's ending; its number type is kept."""
     path = Path(path)
     check_file(path, IMAGE_SUFFIXES)
-    check_finite(image.array, path)
+    check_numbers(image.array, path)
     write_sitk(to_sitk(image.array, image.grid), path)
 
 
-def check_finite(array: Shaped[ndarray, "..."], path: Path) -> None:
+def check_numbers(array: Shaped[ndarray, "..."], path: Path) -> None:
     """BadInput if any number that is to be written is NaN or infinite."""
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
         raise BadInput(f"some of its numbers are NaN or infinite: {path} is not written")

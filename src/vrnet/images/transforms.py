@@ -27,7 +27,7 @@ from vrnet.files import atomic_write, check_file, check_written, exists, unreada
 from vrnet.images.formats import first_bytes, refuse_errors
 from vrnet.images.grid import Affine, Grid, check_grid
 from vrnet.images.image import Image, as_float, as_labels, grid_of, to_sitk
-from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_finite, check_name, given_image, read_voxels, write_sitk
+from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_name, check_numbers, given_image, read_voxels, write_sitk
 from vrnet.images.isolated import read_isolated
 from vrnet.images.resample import resample, resample_labels
 from vrnet.vocabulary import Interpolation
@@ -344,7 +344,7 @@ class Transform:
         per_mm = STEPS_PER_MM * 2.0 ** max(0, ceil(-1 - log2(min(self.grid.spacing))))
         with np.errstate(over="ignore"):
             steps = np.round(self.displacement.astype(np.float64) * per_mm)
-        check_finite(steps, path)
+        check_numbers(steps, path)
         rounded, grid = steps / per_mm, self.grid
         if path.suffix in ITK_SUFFIXES:
             write_itk(Transform(rounded, grid).itk, path)

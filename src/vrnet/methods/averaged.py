@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import zeros
-from vrnet.methods.method import CPU, Method
-from vrnet.methods.method import Images as Kind
+from vrnet.methods.method import CPU, Method, Task
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.linearize import Field, Images, Masks
 
@@ -29,7 +28,7 @@ def turn(I: Float[Tensor, "b c *s"], order: tuple[int, ...], flipped: tuple[int,
 
 
 def turn_back(u: Float[Tensor, "b d *t"], order: tuple[int, ...], flipped: tuple[int, ...]) -> Float[Tensor, "b d *s"]:
-    """The field between images of which the turned ones have the field u."""
+    """Undo `turn` for a field."""
     back = [order.index(axis) for axis in range(len(order))]
     u = u.flip([2 + axis for axis in flipped])
     u[:, list(flipped)] *= -1
@@ -73,7 +72,7 @@ class Averaged(Method):
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return AverageOverTurns(self.method.build(d, device), self.method.own_spacing)
 
-    def resolve(self, d: int, spacing: Spacing, images: Kind = "pair") -> "Averaged":
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair") -> "Averaged":
         return Averaged(self.method.resolve(d, spacing, images))
 
     @property

@@ -15,7 +15,7 @@ from vrnet.variational.cascade import Initializer, Spacing
 Scaling = Literal["jointly", "each"]
 """Whether the 1st to 99th percentile of both images of a pair together, or of each image alone, goes to [0, 1]."""
 
-Images = Literal["pair", "cine"]
+Task = Literal["pair", "cine"]
 """What is registered: two images, or the frames of a cine."""
 
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
@@ -136,7 +136,7 @@ class Method(Protocol):
         shown = (f"{field.name} {getattr(self, field.name)}" for field in fields(self))  # type: ignore[arg-type]
         return {"parameters": ", ".join(shown)}
 
-    def resolve(self, d: int, spacing: Spacing, images: Images = "pair") -> "Method":
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair") -> "Method":
         """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm."""
         return self
 

@@ -25,7 +25,7 @@ from vrnet.methods import parameters as by_name
 from vrnet.methods.averaged import AVERAGED, Averaged, averaged
 from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import CPU, Card, Images, Method, Scaling, Trainable, made_by_fields
+from vrnet.methods.method import CPU, Card, Method, Scaling, Task, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import PAPER
@@ -82,7 +82,7 @@ def load_bundled(name: str) -> Trained:
 
 SOLVER = preset("Gaussian", "LNCC")
 """Best of the solvers on hippocampi of validation, and as good as any on hearts; brightness and contrast may differ."""
-MODELS: dict[Images, str] = {"pair": SHORT_AXIS, "cine": SHORT_AXIS_CINE}
+MODELS: dict[Task, str] = {"pair": SHORT_AXIS, "cine": SHORT_AXIS_CINE}
 """For slices. The first brings the labels of two phases together best; the second strains the tissue between them most
 nearly as phantoms do, whose motion is known."""
 
@@ -99,7 +99,7 @@ class Default(Method):
     def __str__(self) -> str:
         return "default"
 
-    def resolve(self, d: int, spacing: Spacing, images: Images = "pair") -> Method:
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair") -> Method:
         """The method for images of d dimensions; a spacing far from the model's leaves the solver."""
         if d != 2:
             return SOLVER
@@ -204,7 +204,7 @@ class MethodSpec:
     settings: tuple[str, ...] = ()
     """Parameters, as lam=0.15."""
     average: bool = False
-    images: Images = "pair"
+    images: Task = "pair"
     weights_sha256: str | None = None
     """Of the file of weights, also of a bundled one, where other processes must load the same; see `pin`."""
     given: Method | None = None
@@ -230,7 +230,7 @@ class MethodSpec:
 
 def parse_method(
     method: object, weights: Path | None = None, settings: Iterable[str] = (), average: bool = False,
-    images: Images = "pair",
+    images: Task = "pair",
 ) -> MethodSpec:  # fmt: skip
     """What is asked for: a name, `default` and a file of weights, or a method; BadInput if it cannot register."""
     if isinstance(method, str):

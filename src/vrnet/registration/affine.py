@@ -102,8 +102,9 @@ SCORE = itemgetter(0)
 
 
 def find_affine(
-    fixed: Image, moving: Image, kind: AffineKind, masks: PairMasks[Image] = NO_MASKS, progress: Progress | None = None
-) -> Affine:
+    fixed: Image, moving: Image, kind: AffineKind, masks: PairMasks[Image] = NO_MASKS,
+    progress: Progress = lambda done: None,
+) -> Affine:  # fmt: skip
     """The map from fixed to moving, of the whole images, unless inside their masks another is plainly better."""
     given = [None if mask is None or mask.array.all() else mask for mask in (masks.fixed, masks.moving)]
     for image, mask in zip((fixed, moving), given, strict=True):
@@ -114,14 +115,14 @@ def find_affine(
         if mask is not None and (count := np.count_nonzero(mask.array)) < MIN_VOXELS_INSIDE:
             needed = f"an affine start needs {MIN_VOXELS_INSIDE}; give a larger mask, or leave `affine` out"
             raise BadInput(f"{mask.name} has {count} voxels inside: {needed}")
-    masks, report = PairMasks(*given), progress or (lambda done: None)
+    masks = PairMasks(*given)
     parts = 1 if masks.is_everywhere else 2
     with one_thread():  # the optimiser's own setting does not reach all of its parts
-        _, found = search(make_levels(fixed, moving), kind, lambda done: report(done / parts))
+        _, found = search(make_levels(fixed, moving), kind, lambda done: progress(done / parts))
         whole = in_world(found, kind, fixed.grid)
         if masks.is_everywhere:
             return whole
-        return find_better_inside(fixed, moving, masks, whole, lambda done: report((1 + done) / 2)) or whole
+        return find_better_inside(fixed, moving, masks, whole, lambda done: progress((1 + done) / 2)) or whole
 
 
 def find_better_inside(
@@ -186,7 +187,7 @@ def centre_of_mass(image: sitk.Image) -> Float[ndarray, " d"]:
     return grid_of(image).points(index[None])[0]
 
 
-def mutual_information(level: Level, start: Affine) -> sitk.ImageRegistrationMethod:
+def make_optimiser(level: Level, start: Affine) -> sitk.ImageRegistrationMethod:
     """An optimiser of what is seen through a start: of maps x ↦ start(map(x)), at seeded samples of fixed."""
     made = sitk.ImageRegistrationMethod()
     made.SetMetricAsMattesMutualInformation(HISTOGRAM_BINS)
@@ -214,7 +215,7 @@ def measure(level: Level, affine: Affine) -> Found:
         count = float(mask[tuple(np.round(reached).astype(int).T)].sum())
     if len(reached) <= MIN_SHARE * len(index) or not count:
         return 0.0, affine
-    optimiser = mutual_information(level, affine)
+    optimiser = make_optimiser(level, affine)
     optimiser.SetInitialTransform(sitk.Transform(len(affine.centre), sitk.sitkIdentity))
     try:
         return -count / len(index) * optimiser.MetricEvaluate(level.fixed, level.moving), affine
@@ -227,7 +228,7 @@ def refine(level: Level, start: Affine, kind: AffineKind) -> Found:
     d, before = len(start.centre), measure(level, start)
     rigid = sitk.Euler2DTransform if d == 2 else sitk.Euler3DTransform
     change = rigid() if kind == "rigid" else sitk.AffineTransform(d)
-    optimiser = mutual_information(level, start)
+    optimiser = make_optimiser(level, start)
     steps = FIRST_STEP * level.spacing, LAST_STEP * level.spacing
     optimiser.SetOptimizerAsRegularStepGradientDescent(*steps, ITERATIONS)
     optimiser.SetInitialTransform(change, True)

@@ -21,7 +21,7 @@ from vrnet.fields.inverse import Inverse, invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.images.transforms import Transform
-from vrnet.methods.method import Images, Method
+from vrnet.methods.method import Method, Task
 from vrnet.methods.names import parameters, parse_method
 from vrnet.methods.parameters import value_in
 from vrnet.methods.weights import warn_if_far
@@ -179,7 +179,7 @@ class Plan:
 
     @staticmethod
     def of(
-        method: Method, shape: tuple[int, ...], spacing: Spacing, slice_axis: int | None, device: Place, images: Images
+        method: Method, shape: tuple[int, ...], spacing: Spacing, slice_axis: int | None, device: Place, images: Task
     ) -> "Plan":
         """The plan for images of this shape; BadInput if anything is in the way, as a missing package."""
         is_axis = isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3
@@ -206,8 +206,9 @@ class Motion(NamedTuple):
 
 
 def find_motion(
-    I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, options: RegistrationOptions, tell: Progress | None
-) -> Motion:
+    I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, options: RegistrationOptions,
+    progress: Progress | None,
+) -> Motion:  # fmt: skip
     """What a plan finds between two images (*s), made equally bright and in-painted outside their masks."""
     as_given = options.match_intensities or options.brightness == "keep" or plan.method.scaling != "jointly"
     remap = None if as_given else find_remap(I0, I1, inside)
@@ -215,7 +216,7 @@ def find_motion(
     apart = tuple(SLICES_APART * max(edges) if axis == plan.slice_axis else h for axis, h in enumerate(edges))
     filled = inside.apply(lambda I, mask: inpaint(I, mask, apart), I0, remap.match(I1) if remap else I1)
     S0, S1 = (I.to(plan.device) for I in filled)
-    field, energies = solve(S0, S1, inside.map(lambda mask: mask.to(plan.device)), plan, tell)
+    field, energies = solve(S0, S1, inside.map(lambda mask: mask.to(plan.device)), plan, progress)
     if options.folds == "keep":
         return Motion(field, energies, None, remap)
     repaired, repair = repair_folds(field, plan.spacing, plan.slice_axis)
@@ -244,7 +245,8 @@ def solve(
         if len(shape) == 3:
             box = content_box(I0, I1, fewest_voxels(find))
             box = compared_box(box, masks, h, fewest_voxels(find)) if masks else box
-        I0, I1, masks = cut(I0, box), cut(I1, box), masks and masks.map(lambda w: cut(w, box))
+        I0, I1 = cut(I0, box), cut(I1, box)
+        masks = masks and masks.map(lambda w: cut(w, box))
         with watch(find, tuple(I0.shape[2:]), plan.within, progress):
             descent = find.descend(I0, I1, plan.within, masks)
         check_finite(descent.v, str(method))

@@ -137,7 +137,7 @@ PART_OF_NETWORK, PART_OF_TURNING = 0.7, 0.2
 """Of the time that it takes to track a cine; the rest is the refinement. In volumes no solver finds turns."""
 
 
-class Motion(NamedTuple):
+class TrackedMotion(NamedTuple):
     """The motion of every frame on the grid of the cine, in voxels."""
 
     fields: Float[ndarray, "t d *s"]  # the point at x in the reference is at x + fields[t](x) in frame t
@@ -176,7 +176,7 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
     return TrackingPlan(**vars(plan), grid=grid, order=order)
 
 
-def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> Motion:
+def track_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> TrackedMotion:
     """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`; no field folds. All
     frames have one scaling of intensities. Slices of a stack move each within itself."""
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
@@ -193,8 +193,9 @@ def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progre
         mirrored = (mirror_field(u.cpu().numpy(), plan.grid.backward) for u in part)
         return np.stack([u[back].transpose(0, *(1 + back)) for u in mirrored])
 
-    repairs = tuple(mended[(k - frame) % len(cine)][1] for k in range(len(cine)))
-    return Motion(np.roll(as_stored(fields), frame, axis=0), as_stored(closing), repairs)
+    repairs = [repair and repair.as_stored(plan.grid.shape, plan.grid.backward, back.tolist()) for _, repair in mended]
+    in_order = tuple(repairs[k - frame] for k in range(len(cine)))
+    return TrackedMotion(np.roll(as_stored(fields), frame, axis=0), as_stored(closing), in_order)
 
 
 def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Frames:
@@ -205,22 +206,22 @@ def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Frames:
     return torch.stack([batch(I, plan.slice_axis) for I in scaled]).to(plan.device)
 
 
-def track_cycle(plan: TrackingPlan, frames: Frames, tell: Progress) -> Cycle:
+def track_cycle(plan: TrackingPlan, frames: Frames, progress: Progress) -> Cycle:
     """The motion of every frame: a network's of some, a solver's of how slices turn, and another's that refines all."""
     n = len(frames)
     turning, seen = plan.turning(n), plan.seen(n)
     if plan.refinement(n) is None:
-        return follow(plan, plan.find, frames, tell)
+        return follow(plan, plan.find, frames, progress)
     of_chains = PART_OF_NETWORK + (PART_OF_TURNING if turning is None else 0)
-    cycle = follow(plan, plan.find, frames[seen], lambda part: tell(of_chains * part))
+    cycle = follow(plan, plan.find, frames[seen], lambda part: progress(of_chains * part))
     fields = between(cycle.fields, seen, n)
     if turning is not None:
         find_turns = turning.build(plan.d, plan.device)
-        turns = follow(plan, find_turns, frames, lambda part: tell(PART_OF_NETWORK + PART_OF_TURNING * part)).fields
+        turns = follow(plan, find_turns, frames, lambda part: progress(PART_OF_NETWORK + PART_OF_TURNING * part)).fields
         for t in range(1, n):
             fields[t] += without_divergence(turns[t] - fields[t], plan.within)
     done = PART_OF_NETWORK + PART_OF_TURNING
-    return refine(plan, frames, Cycle(fields, cycle.closing), lambda part: tell(done + (1 - done) * part))
+    return refine(plan, frames, Cycle(fields, cycle.closing), lambda part: progress(done + (1 - done) * part))
 
 
 def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float[Tensor, "n b d *s"]:
@@ -233,7 +234,7 @@ def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float
     return found
 
 
-def refine(plan: TrackingPlan, frames: Frames, cycle: Cycle, tell: Progress) -> Cycle:
+def refine(plan: TrackingPlan, frames: Frames, cycle: Cycle, progress: Progress) -> Cycle:
     """The fields that a solver finds from those of a cycle; anew, where a start is worse than no motion."""
     find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (REFINEMENT, ANEW))
     fields, others = cycle.fields, range(1, len(frames))
@@ -249,7 +250,7 @@ def refine(plan: TrackingPlan, frames: Frames, cycle: Cycle, tell: Progress) -> 
     in_threads = plan.d == 2 and plan.device == CPU
     for t, u in zip(others, side_by_side(refined, others) if in_threads else map(refined, others), strict=True):
         fields[t] = u
-        tell(t / others[-1])
+        progress(t / others[-1])
     return cycle
 
 

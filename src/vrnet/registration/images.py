@@ -67,17 +67,17 @@ def register_pair(
     grid, masks = fixed.grid, pair.masks.map(lambda mask: mask.reordered(mask.grid.order))
     slice_axis = choose_slice_axis(grid, options.slices, method.dimensions)
     plan = Plan.of(method, grid.shape, grid.spacing, slice_axis, options.device, "pair")
+    # In-painted and scaled here on the grid of each; in `find_motion` on the common grid, slice by slice where asked.
     fixed, moving = masks.apply(inpaint_image, fixed, moving)
     if options.affine != "none":
         whole = pair.fixed.in_world_order(), pair.moving.in_world_order()
         affine = find_affine(*whole, options.affine, pair.masks.map(Image.in_world_order), stage("aligning"))
     moving = match_histogram(moving, fixed) if options.match_intensities else moving
-    if masks.moving is None:
-        covered = coverage(moving.grid, grid, affine)
-    else:
-        covered = place_labels(masks.moving, grid, affine).array
-    if not covered.any():
-        raise BadInput(f"{moving.name} has no voxel inside, within fixed: check the headers and the mask")
+    covered = place_labels(masks.moving, grid, affine).array if masks.moving else coverage(moving.grid, grid, affine)
+    compared = covered != 0 if masks.fixed is None else (covered != 0) & masks.fixed.array
+    if not compared.any():
+        both = f"{(masks.fixed or fixed).name} and {(masks.moving or moving).name}"
+        raise BadInput(f"{both} do not overlap in space: check the headers")
     if plan.method.scaling == "each":  # before the border of moving is repeated
         fixed = rescale_images_jointly(fixed, masks=[masks.fixed])[0]
         moving = rescale_images_jointly(moving, masks=[masks.moving])[0]
@@ -85,8 +85,10 @@ def register_pair(
     stored, backward = np.argsort(order).tolist(), grid.backward
     arrays = fixed.array.astype(np.float32), resample_image(moving, grid, affine).array
     I0, I1 = as_tensors(*(np.flip(array, backward) for array in arrays))
-    inside = masks.fixed and np.flip(masks.fixed.array, backward), np.flip(covered, backward)
-    found = find_motion(I0, I1, check_masks(*inside, I0, I1), plan, options, stage(f"registering with {plan.method}"))
+    fixed_inside = None if masks.fixed is None else np.flip(masks.fixed.array, backward)
+    moving_inside = np.flip(covered, backward)
+    inside = check_masks(fixed_inside, moving_inside, I0, I1)
+    found = find_motion(I0, I1, inside, plan, options, stage(f"registering with {plan.method}"))
     field = mirror_field(found.field.cpu().numpy(), backward)
     transform = Transform.from_voxels(field, grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform

@@ -105,7 +105,7 @@ class ImagePair:
 
     @property
     def naming(self) -> str:
-        """Where the names of structures come from, where nobody gave any: for a reader who wonders at them."""
+        """How the labels were named, if the user did not."""
         if len(self.label_maps) == 2 and not self.label_names:
             return "called by their numbers; --label-names names them, as in 1=RV,2=Myo"
         if not self.are_names_told_by_files:
@@ -122,7 +122,7 @@ def given_labels(name: str, given: ImageLike | None) -> Image | None:
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Reportable(Generic[L]):
     """How a registration was found, and what anyone who holds it may ask of it, be it of images, whose labels are
-    images or files, or of arrays, whose labels are arrays. Rooms above answer, and are imported when they are asked."""
+    images or files, or of arrays, whose labels are arrays. Measures, verdict and page are imported on use."""
 
     method: str = ""
     """The name of the method that was used, never `default`; or of the file that the transform came from."""
@@ -130,8 +130,7 @@ class Reportable(Generic[L]):
     weights: str | None = None  # the file that the weights of a trained model came from
     slice_axis: int | None = None  # the axis across which slices were registered one by one, if they were
     repair: Repair | None = None  # what was changed to free the field of folds: None where nothing was
-    remap: Remap | None = None
-    """What made moving as bright as fixed while they were compared: None where nothing had to."""
+    remap: Remap | None = None  # what made moving as bright as fixed while they were compared: None if nothing had to
     options: RegistrationOptions = member(default_factory=RegistrationOptions)  # what was asked for beside the method
     details: dict[str, str] = member(default_factory=dict)  # what a page says of the method beside its name
     parameters: dict[str, Any] | None = None  # those of the method that can be set; None for a transform from a file
@@ -144,7 +143,7 @@ class Reportable(Generic[L]):
     @property
     def verdict(self) -> "Verdict":
         """What the registration is worth, by the images and the labels that it has: good, look or failed."""
-        return self.with_labels(None, None, None).judged
+        return self.with_labels(None, None, None).verdict
 
     def metrics(
         self, fixed_labels: L | None = None, moving_labels: L | None = None, label_names: Names = None
@@ -153,7 +152,7 @@ class Reportable(Generic[L]):
         each on the grid of its image, Dice and distances too. Lengths are in mm; of arrays without a spacing, in
         voxels. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}."""
         result = self.with_labels(fixed_labels, moving_labels, label_names)
-        return result.measures | {"verdict": result.judged.as_json()}
+        return result.measures | {"verdict": result.verdict.as_json()}
 
     def show(
         self, fixed_labels: L | None = None, moving_labels: L | None = None, label_names: Names = None
@@ -182,17 +181,14 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     """A registered pair: what `register_images` returns. If the transform came from a file, little is known about how
     it was found; `affine`, `remap` and `options` are what is recorded beside it."""
 
-    transform: Transform
-    """From fixed to moving, on the grid of fixed: the whole of it, with the affine start."""
+    transform: Transform  # from fixed to moving, on the grid of fixed: the whole of it, with the affine start
     warped: Image
     """Moving, in its own intensities, resampled through the transform on the grid of fixed."""
     energies: NDArray[np.floating[Any]] = member(default_factory=lambda: np.zeros(0, np.float32))
     """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
     device: str | None = None
-    affine: Affine | None = None
-    """The start, through which moving was seen when the deformation was sought."""
-    unit: str = "mm"
-    """What lengths are counted in: voxels, of arrays without a spacing."""
+    affine: Affine | None = None  # the start, through which moving was seen when the deformation was sought
+    unit: str = "mm"  # what lengths are counted in: voxels, of arrays without a spacing
 
     def __repr__(self) -> str:
         took = "" if self.seconds is None else f", {self.seconds:.2f} s"
@@ -228,7 +224,7 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         return self.options.match_intensities or self.remap is not None
 
     @cached_property
-    def seen_moving(self) -> Image:
+    def matched_moving(self) -> Image:
         """Moving in the intensities in which it was compared; where these are not its own, only inside the masks."""
         if not self.is_matched:
             return self.moving
@@ -238,18 +234,18 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         return moving.with_array(self.remap.match(moving.array.astype(np.float32)))
 
     @cached_property
-    def seen_warped(self) -> Real[ndarray, "*s"]:
-        return self.transform.apply(self.seen_moving, self.grid).array if self.is_matched else self.warped.array
+    def matched_warped(self) -> Real[ndarray, "*s"]:
+        return self.transform.apply(self.matched_moving, self.grid).array if self.is_matched else self.warped.array
 
     @cached_property
     def placed(self) -> Real[ndarray, "*s"]:
         """Moving as the headers place it."""
-        return place_image(self.seen_moving, self.grid).array
+        return place_image(self.matched_moving, self.grid).array
 
     @cached_property
     def started(self) -> Real[ndarray, "*s"] | None:
         """Moving as the affine start places it, if there was one."""
-        return None if self.affine is None else place_image(self.seen_moving, self.grid, self.affine).array
+        return None if self.affine is None else place_image(self.matched_moving, self.grid, self.affine).array
 
     @cached_property
     def placed_labels(self) -> Image | None:
@@ -289,13 +285,13 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         for voxels in (fixed & after & before, fixed & after):  # headers may put the masks far apart
             if voxels.any():
                 return voxels
-        instead = "the images are compared inside that of fixed alone, or everywhere if it has none"
+        fallback = "the images are compared inside that of fixed alone, or everywhere if it has none"
         warn_of_input("the masks of fixed and moving have no voxel in common after the registration: "
-                      f"{instead}. Check the masks and the headers")  # fmt: skip
+                      f"{fallback}. Check the masks and the headers")  # fmt: skip
         return fixed
 
     @cached_property
-    def seen(self) -> tuple[Bool[ndarray, "*s"], Bool[ndarray, "*s"]]:
+    def has_values(self) -> tuple[Bool[ndarray, "*s"], Bool[ndarray, "*s"]]:
         """The voxels for which moving has values, before the transform and after it; inside the masks, if given."""
         inside = np.ones(self.grid.shape, bool) if self.compared is None else self.compared
         if self.masks.moving is not None:
@@ -316,13 +312,12 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     @cached_property
     def measures(self) -> dict[str, Any]:
         """What metrics.json holds, but for the verdict."""
-        from vrnet.evaluation.pair import measure
+        from vrnet.evaluation.pair import measure_pair
 
-        return measure(self)
+        return measure_pair(self)
 
     @cached_property
-    def judged(self) -> "Verdict":
-        """The verdict, by the labels too where there are any."""
+    def verdict(self) -> "Verdict":
         from vrnet.verdict.rules import judge_pair
 
         return judge_pair(self)

@@ -32,14 +32,14 @@ Mask = Bool[ndarray, "w h"] | None
 
 def pair_figure(result: PairResult, title: str = "") -> Figure:
     """The overview of a registered pair; without a title, by its method and verdict."""
-    title = title or f"{result.method}; verdict: {WORDS[result.judged.level]}"
+    title = title or f"{result.method}; verdict: {WORDS[result.verdict.level]}"
     is_opposite = measures.is_contrast_opposite(result.measures)
     return overview(View.of(result), title, result.measures.get("label_names"), is_opposite)
 
 
 def write_overview(path: Path, result: PairResult) -> None:
     """Write the overview as a file, with what the registration gained in its title."""
-    gain, level = "", result.judged.level
+    gain, level = "", result.verdict.level
     if result.measures.get("dice"):
         before, after = measures.values(result.measures)["dice"]
         gain = f": mean {measures.title('dice', result.measures)} {before:.3f} → {after:.3f}"
@@ -197,7 +197,7 @@ def pair_card(result: PairResult) -> str:
         {row.name: row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}" for row in rows},
         join_tiles([*image_tiles(flat), motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
         "From left to right: fixed, moving, warped, motion (hue is direction).",
-        result.judged,
+        result.verdict,
     )
 
 

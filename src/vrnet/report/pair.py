@@ -51,7 +51,7 @@ class View:
         return cls(
             result.fixed.array.astype(np.float32),
             result.placed if result.started is None else result.started,
-            result.seen_warped,
+            result.matched_warped,
             result.deformation,
             result.grid,
             fixed_labels,

@@ -168,7 +168,7 @@ def remember(channels: Channels, I: Images, h: RelativeSpacing) -> Float[Tensor,
     if torch.is_grad_enabled():
         return channels(I, h)
     known: dict[tuple[Channels, RelativeSpacing, int | None], Tensor] = REMEMBERED.setdefault(I, {})  # type: ignore[no-untyped-call]
-    key = channels, h, None if I.is_inference() else I._version  # which counts the changes in place
+    key = channels, h, None if I.is_inference() else I._version  # the version counts changes in place
     if key not in known:
         known[key] = channels(I, h)
     return known[key]

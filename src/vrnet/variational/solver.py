@@ -118,9 +118,9 @@ class Solver(nn.Module):
 
 
 @contextmanager
-def watch(solver: Solver, shape: tuple[int, ...], spacing: Spacing, report: Progress | None) -> Iterator[None]:
-    """While inside, tell `report` the part done. A step counts by its voxels; a level that stops early jumps ahead."""
-    if report is None:
+def watch(solver: Solver, shape: tuple[int, ...], spacing: Spacing, progress: Progress | None) -> Iterator[None]:
+    """While inside, tell the part done. A step counts by its voxels; a level that stops early jumps ahead."""
+    if progress is None:
         yield
         return
     parts = list(solver.modules())
@@ -132,7 +132,7 @@ def watch(solver: Solver, shape: tuple[int, ...], spacing: Spacing, report: Prog
     def tick(module: nn.Module, args: tuple[State], state: State) -> None:
         nonlocal done
         done += prod(state.v.shape[2:])
-        report(done / total)
+        progress(done / total)
 
     hooks = [part.register_forward_hook(tick) for part in parts if isinstance(part, Step)]
     try:
@@ -140,7 +140,7 @@ def watch(solver: Solver, shape: tuple[int, ...], spacing: Spacing, report: Prog
     finally:
         for hook in hooks:
             hook.remove()
-    report(1.0)
+    progress(1.0)
 
 
 def fewest_voxels(solver: Solver) -> int:

@@ -43,7 +43,7 @@ class Evidence:
     glare: float  # how many times as far above the rest as in the other image the brightest tenth reaches
     offset: float  # how far the middles of both ranges are apart, in units of the wider range
     stretch: float  # standard deviation of log det(I + ∇u): at 0.7, a typical place doubles or halves
-    motion: float  # 99th percentile of |u|, less the affine map nearest to u, as a part of the longest side
+    motion: float  # 99th percentile of |u| less the nearest affine map, as a part of the longest side: blocks, not mm
     coverage: float  # part of fixed whose partner lies within moving
     outside: float  # part of fixed that the motion carries out of moving
     folds_percent: float  # voxels with a fold, strictly
@@ -106,7 +106,7 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
     # how alike the images are, each place weighted by the structure that its window shows in fixed
     F, M, W = near.fixed, near.moving, near.warped
     has_before, has_after = near.before & near.chosen, near.after & near.chosen
-    across = placement.leads_across(near.spacing)  # where slices are far apart, no window reaches from one to another
+    across = placement.far_apart_axes(near.spacing)  # where slices are far apart, no window reaches from one to another
     radius = tuple(0 if far else placement.RADIUS[across.count(False)] for far in across)
     a, before, after = (Windows.of(image, radius) for image in (F, M, W))
     structure = a.variance.sqrt() * (a.variance > NOISE)
@@ -181,8 +181,8 @@ class Blocks:
     started: Image  # moving as the affine start places it
     ranges: tuple[Range, Range]  # of fixed and of moving
     u: Float[Tensor, "1 d *t"]  # in blocks
-    before: Where  # where moving has the blocks of fixed, as it lay, and through the field
-    after: Where
+    before: Where  # where moving has the blocks of fixed: as it lay, or through the affine start
+    after: Where  # through the whole transform
     chosen: Where  # where images are to be compared
     sides: tuple[int, ...]  # of a block, in voxels
     spacing: tuple[float, ...]  # of the blocks
@@ -201,7 +201,7 @@ class Blocks:
                 values = inpaint(torch.from_numpy(values.astype(np.float64)), inside, spacing).numpy()
             return as_blocks(values[None], sides)
 
-        I0, I1, I1w = means(result.fixed.array), means(result.placed), means(result.seen_warped)
+        I0, I1, I1w = means(result.fixed.array), means(result.placed), means(result.matched_warped)
         start = I1 if result.started is None else means(result.started)
         chosen = torch.ones_like(I0, dtype=torch.bool)
         if compared is not None:

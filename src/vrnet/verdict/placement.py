@@ -177,7 +177,7 @@ def compare_placements(
         turned = torch.einsum("ij,j...->i...", torch.from_numpy(R).float(), (x - centre) * h) / h + centre
         return shifts.best_correlation(M.at(turned))
 
-    across = leads_across(spacing)
+    across = far_apart_axes(spacing)
     return found, best_turned(alike, across), best_turned(alike, across, mirror=True)
 
 
@@ -196,14 +196,14 @@ def gain(best: float, found: float) -> float:
     return atanh(min(best, MAX_CORRELATION)) - atanh(min(found, MAX_CORRELATION))
 
 
-def leads_across(spacing: tuple[float, ...]) -> tuple[bool, ...]:
+def far_apart_axes(spacing: tuple[float, ...]) -> tuple[bool, ...]:
     """Which axes lead across slices that are far apart."""
     return tuple(bool(h >= STACK_SPACING_RATIO * min(spacing)) for h in spacing)
 
 
 def coarse_shape(shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
     """The shape of images of at most MAX_COARSE_VOXELS, as near to cubes as can be; slices of a stack stay apart."""
-    across, side, found = leads_across(spacing), min(spacing), shape
+    across, side, found = far_apart_axes(spacing), min(spacing), shape
     while prod(found) > MAX_COARSE_VOXELS and any(n > 2 and not far for n, far in zip(found, across, strict=True)):
         side *= 1.05
         sizes = [max(ceil(n * h / side), 2) for n, h in zip(shape, spacing, strict=True)]
