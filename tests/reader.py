@@ -42,7 +42,7 @@ def write_cine(folder):
     beat, grid = cycle(3, shape, spacing, frames=4), Grid.plain(shape, spacing)
     frames = [to_sitk(frame.numpy(), grid) for frame in beat.frames]
     sitk.WriteImage(sitk.JoinSeries(frames, 0.0, 0.25), str(folder / "cine.nii.gz"))
-    write_image(Image(beat.labels.numpy(), grid), folder / "cine_gt.nii.gz")
+    write_image(Image(beat.labels.numpy(), grid), folder / "frame0_gt.nii.gz")
 
 
 def write_patients(folder):
