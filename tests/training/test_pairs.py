@@ -77,5 +77,5 @@ def test_images_of_different_grids_are_refused(hearts):
 
 
 def test_across_subjects_one_image_makes_no_pair(hearts):
-    with pytest.raises(BadInput, match="pairs are of two: add subjects"):
+    with pytest.raises(BadInput, match="one image, and two are needed: add subjects"):
         Pairs.from_split(hearts(2, [0], pairs_across_subjects=True))
