@@ -233,12 +233,11 @@ def write_tables(folder: "CohortFolder", table: "CohortTable", recipe: "Recipe")
     from vrnet.app.track import SUMMARY as TRACKING
     from vrnet.cohort.summary import SUMMARY, TABLE, collect_rows, summarise_rows
     from vrnet.files import replace_set, write_bytes, write_json, write_table
-    from vrnet.report.cine import PAGE
+    from vrnet.report import REPORT, THUMBNAIL
     from vrnet.report.cohort import INDEX, Links, index_data, write_index
-    from vrnet.report.figures import THUMBNAIL
 
     is_tracked = recipe.get("tracked", False)
-    names = PAGE, THUMBNAIL, TRACKING if is_tracked else METRICS
+    names = REPORT, THUMBNAIL, TRACKING if is_tracked else METRICS
     page, picture, numbers = (NAMES[name] if recipe["bids"] else name for name in names)
     shown = ("the reference", "the frame farthest from it") if is_tracked else ("fixed", "moving")
     links = Links(folder.results, page, picture, *shown, numbers)

@@ -1,5 +1,6 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
+import gc
 import shlex
 import sys
 import warnings
@@ -81,6 +82,9 @@ def progress_bar(
 ) -> Iterator[tuple[progress.Progress, progress.TaskID]]:
     """A bar on the error stream, so that results can be piped, and its task. Where that stream is a file, a line now
     and then, also while nothing ends: whoever reads a log must see that the run lives."""
+    if not gc.isenabled():
+        gc.freeze()  # what is loaded by now stays
+        gc.enable()
     is_live, end = bar_screen.is_terminal and not bar_screen.is_dumb_terminal, Event()
     with progress.Progress(*columns, console=bar_screen, speed_estimate_period=3600) as bar:
         task = bar.add_task("starting", total=None, line="starting")

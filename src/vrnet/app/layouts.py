@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from vrnet.app.pair_files import AFFINE, METRICS, OVERVIEW, TRANSFORM, WARPED
+from vrnet.app.pair_files import AFFINE, METRICS, TRANSFORM, WARPED
 from vrnet.app.pair_files import LABELS as WARPED_LABELS
 from vrnet.app.track import LABELS, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.cohort.results import FAILURES
@@ -21,8 +21,7 @@ from vrnet.files import Row, exists, is_folder, write_rows
 from vrnet.images.grid import Grid
 from vrnet.images.transforms import Transform
 from vrnet.provenance import __version__
-from vrnet.report.cine import CURVES, GIF, PAGE
-from vrnet.report.figures import THUMBNAIL
+from vrnet.report import CURVES, GIF, OVERVIEW, REPORT, THUMBNAIL
 
 GROUP = "group"
 """The column of ACDC's groups, which pages compare."""
@@ -157,7 +156,7 @@ NAMES = {
     SUMMARY: "{subject}_desc-tracking_metrics.json",
     CURVES: "{subject}_strain.png",
     GIF: "{subject}_cine.gif",
-    PAGE: "{subject}_report.html",
+    REPORT: "{subject}_report.html",
     THUMBNAIL: "{subject}_thumbnail.png",
 }
 """Of each file but the transforms, whether it is of a pair or of a cine."""

@@ -20,19 +20,18 @@ from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, segment_count
 from vrnet.images.io import write_image
 from vrnet.images.points import Points
-from vrnet.images.resample import coverage
+from vrnet.images.resample import FULL_COVERAGE_PERCENT, coverage
 from vrnet.images.transforms import RESULT, Transform, read_itk, write_itk
 from vrnet.methods.method import Method
 from vrnet.phantom import Phantom
 from vrnet.registration.images import register_pair
 from vrnet.registration.intensity import Remap
 from vrnet.registration.pair import ImagePair, PairResult
-from vrnet.report.figures import write_overview
-from vrnet.report.page import FULL_COVERAGE_PERCENT, write_report
+from vrnet.report import OVERVIEW, REPORT
 from vrnet.vocabulary import RegistrationOptions
 
 WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", RESULT, "warped_labels.nii.gz", "metrics.json"
-AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
+AFFINE = "affine.tfm"
 OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
 DEFAULTS = RegistrationOptions()
@@ -90,6 +89,9 @@ def register_files(
         for name, image in given.items():
             write_image(image, staged / name)
         if report:
+            from vrnet.report.figures import write_overview
+            from vrnet.report.page import write_report
+
             write_report(staged / REPORT, result, metrics)
             write_overview(staged / OVERVIEW, result)
     return result, metrics, [folder / name for name in names]

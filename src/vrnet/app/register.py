@@ -130,10 +130,11 @@ class Report:
     conditions: args.Group[args.EvaluationOptions]
 
     def run(self) -> None:
-        from vrnet.app.pair_files import METRICS, OVERVIEW, REPORT, TRANSFORM, metrics_of, notes_on, read_pair
+        from vrnet.app.pair_files import METRICS, TRANSFORM, metrics_of, notes_on, read_pair
         from vrnet.files import check_file, check_not_input, check_set, own_files, replace_set, write_json
         from vrnet.images.transforms import load_chain
         from vrnet.registration.images import check_pair
+        from vrnet.report import OVERVIEW, REPORT
         from vrnet.report.figures import write_overview
         from vrnet.report.page import write_report
 

@@ -55,8 +55,7 @@ class Track:
         from vrnet.devices import find_device
         from vrnet.files import check_not_input, check_set, exists, own_files, replace_set
         from vrnet.images.io import read_cine
-        from vrnet.report.cine import CURVES, REPORT_FILES
-        from vrnet.report.cine_figures import write_report
+        from vrnet.report import CINE_FILES, CURVES
 
         if self.labels is None:
             args.refuse_options(self, ("label_names",), "without labels of the reference: give --labels")
@@ -65,7 +64,7 @@ class Track:
             stage("reading")
             method, cine = self.method_options.spec(self.method).load(), read_cine(self.cine)
             transforms = [transform_name(k, len(cine)) for k in range(len(cine))]
-            drawn = [name for name in REPORT_FILES if self.report and (self.labels or name != CURVES)]
+            drawn = [name for name in CINE_FILES if self.report and (self.labels or name != CURVES)]
             names = [*transforms, *(LABELLED if self.labels else ()), SUMMARY, *drawn]
             check_not_input((self.out / name for name in names), (self.cine, self.labels, self.method_options.weights))
             check_set(self.out, names)
@@ -76,9 +75,11 @@ class Track:
             stage("measuring")
             verdict = result.metrics()["verdict"]  # what takes long is kept: not while files are written
             stale = [name for name in own_files(self.out) if name.startswith(f"{TRANSFORMS}/frame_")]
-            with replace_set(self.out, (*names, *LABELLED, *REPORT_FILES, *stale)) as staged:
+            with replace_set(self.out, (*names, *LABELLED, *CINE_FILES, *stale)) as staged:
                 write_results(result, staged, stage("writing"))
                 if self.report:
+                    from vrnet.report.cine_figures import write_report
+
                     write_report(result, staged, stage("drawing"))
                 others = [name for name in names if name not in transforms and exists(staged / name)]
         screen.print(result_table(result))

@@ -12,6 +12,7 @@ from numpy import ndarray
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, as_float, to_sitk
 
+FULL_COVERAGE_PERCENT = 99.0  # below it, the reader is told which part of fixed moving covers
 SMOOTH_ABOVE_SPACING_RATIO = 1.2  # an image is smoothed along axes whose new spacing is more times the old one
 
 

@@ -354,9 +354,6 @@ def in_base64(array: Any, kind: str) -> str:
     return b64encode(array.astype(kind).tobytes()).decode()
 
 
-PAGE, CURVES, GIF = REPORT_FILES = "report.html", "strain.png", "cine.gif"
-
-
 def write_page(film: Film, path: Path) -> Path:
     """Write the page of a tracked cine, and return its path."""
     result, run = film.result, what_was_run(film.result)

@@ -14,6 +14,7 @@ from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import GLOBAL
 from vrnet.errors import Progress
 from vrnet.files import write_bytes
+from vrnet.report import CURVES, GIF, REPORT
 from vrnet.report import cine as page
 from vrnet.report.cine import COLOUR_LIMITS, Film, MaterialPoints, frame_text, material_points
 from vrnet.report.drawing import GRID, STRAIN_MAP, WINDOW_PERCENTILES, Picture, quantise, window_of
@@ -40,13 +41,13 @@ def write_report(result: CineResult, place: Path, progress: Progress | None = No
     tell, film = progress or (lambda done: None), Film.of(result)
     if place.suffix == ".html":
         return page.write_page(film, place)
-    page.write_page(film, place / page.PAGE)
+    page.write_page(film, place / REPORT)
     tell(1 / 3)
     if result.volumes is not None:
-        save(curves_figure(result, Path(result.cine.name).name), place / page.CURVES)
+        save(curves_figure(result, Path(result.cine.name).name), place / CURVES)
     tell(2 / 3)
-    write_film(film, place / page.GIF)
-    return place / page.PAGE
+    write_film(film, place / GIF)
+    return place / REPORT
 
 
 def curves_figure(result: CineResult, title: str) -> Figure:

@@ -298,7 +298,6 @@ def middle_slice(
     return turned[..., turned.shape[2] // 2].astype(np.float32), tuple(grid.spacing[axis] for axis in order[:2])
 
 
-THUMBNAIL = "thumbnail.png"
 MAX_SIDE_PIXELS = 128  # of the longer side of each of the three images
 
 

@@ -15,7 +15,7 @@ from vrnet.data.labels import label_text
 from vrnet.evaluation.metrics import dice_by_slice, normalised_cross_correlation
 from vrnet.fields.folds import Repair
 from vrnet.files import check_file, write_bytes
-from vrnet.images.resample import coverage
+from vrnet.images.resample import FULL_COVERAGE_PERCENT, coverage
 from vrnet.provenance import versions
 from vrnet.registration.pair import PairResult
 from vrnet.report import drawing, measures, viewer3d
@@ -178,7 +178,6 @@ def slice_overlap(slices: PageSlices, role: str) -> Overlap:
 
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150  # of the plot of energies, in the units of page.html
-FULL_COVERAGE_PERCENT = 99.0  # below it, the reader is told which part of fixed moving covers
 
 
 def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | None = None) -> Path:
