@@ -14,12 +14,8 @@ from vrnet.methods.parameters import PerDimension
 from vrnet.variational.linearize import Masks
 
 
-def slow(name):
-    """A tool that takes seconds to load."""
-    return pytest.param(name, marks=pytest.mark.release)
-
-
-@pytest.mark.parametrize("name", [slow("FFD(iterations=15)"), "Demons", slow("SyN")])
+@pytest.mark.release
+@pytest.mark.parametrize("name", ["FFD(iterations=15)", "Demons", "SyN"])
 def test_an_external_tool_recovers_a_known_motion(d, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     I0, I1, u = moved_texture(d)
@@ -51,7 +47,7 @@ def test_a_parameter_may_have_a_value_for_each_dimension(d):
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("name", [slow("FFD(iterations=30)"), "Demons", slow("SyN")])
+@pytest.mark.parametrize("name", ["FFD(iterations=30)", "Demons", "SyN"])
 def test_external_tools_keep_to_masks(name, tmp_path, monkeypatch):
     """What lies outside has no influence, and what lies inside has more than without masks."""
     monkeypatch.chdir(tmp_path)

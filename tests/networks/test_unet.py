@@ -83,6 +83,7 @@ def test_a_network_of_any_width_gives_its_field_in_single_precision(half_precisi
         assert unet_2d(2, 2, width)(pair).dtype == torch.float32
 
 
+@pytest.mark.release
 def test_a_model_finds_the_same_to_a_hundredth_of_a_voxel_in_half_precision(monkeypatch):
     heart, found = phantom(0, (128, 128), 1.8), []
     monkeypatch.setattr(convolution, "IS_ARM", True)

@@ -301,6 +301,7 @@ def test_there_are_letters_of_directions_only_where_the_header_says_them(heart, 
     assert "Without labels the wall, the cavity and the strain are not checked." in text
 
 
+@pytest.mark.release
 def test_a_page_of_ten_slices_and_thirty_frames_is_below_15_mb(tmp_path):
     """Noise, which nothing compresses, and no labels, so that nothing is cut away."""
     shape = (160, 160, 10)

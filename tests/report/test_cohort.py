@@ -21,6 +21,7 @@ def row(k):
 ROWS = [*map(row, range(COUNT)), {"subject": "broken", "status": "failed", "suspicion": 300.0, "reason": SCRIPT}]
 SUMMARY = {"subjects": len(ROWS), "failures": {SCRIPT: 1}, "recipe": {"method": SCRIPT, "vrnet": "0.2.0"}}
 LINKS = Links("subjects", "report.html", "thumbnail.png")
+pytestmark = pytest.mark.release
 
 
 @pytest.fixture
@@ -286,7 +287,6 @@ def test_dots_that_would_cover_each_other_are_stacked(browser, tmp_path):
     assert apart.min() > 9.9, "no closer than the width of a dot"
 
 
-@pytest.mark.release
 def test_paper_has_every_row(page):
     page.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert len(shown(page)) == 2000

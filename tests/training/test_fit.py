@@ -172,7 +172,13 @@ def whole(hearts, tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize(("d", "stop", "how"), [(2, 2, QUICK), (2, 3, QUICK), (2, 4, EVERYTHING), (3, 4, EVERYTHING)])
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.release)
+
+
+@pytest.mark.parametrize(
+    ("d", "stop", "how"), [slow(2, 2, QUICK), slow(2, 3, QUICK), (2, 4, EVERYTHING), slow(3, 4, EVERYTHING)]
+)
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, how, whole, hearts, tmp_path, eager, stop_at):
     expected, folder = whole(d, how)
     train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), parse_trainable(NAMES[d])
