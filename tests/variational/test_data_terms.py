@@ -120,9 +120,69 @@ def test_the_l1_prox_of_several_channels_is_as_good_in_single_precision(d, rando
 
 
 @pytest.mark.parametrize(("term", "s", "d"), [(L1(), 1, 2), (L2(), 2, 3)])
-def test_the_value_is_the_power_of_the_difference_at_every_voxel(d, random, term, s):
+def test_the_value_is_the_power_of_the_difference_and_squares_of_further_channels(d, random, term, s):
     I0, I1w = random(2, 3, *SHAPE[d]), random(2, 3, *SHAPE[d])
-    torch.testing.assert_close(term.value(I1w, I0, (1.0,) * d), (I1w - I0).abs().pow(s).sum(1) / s)
+    expected = (I1w - I0)[:, 0].abs().pow(s) / s + (I1w - I0)[:, 1:].square().sum(1) / 2
+    torch.testing.assert_close(term.value(I1w, I0, (1.0,) * d), expected)
+
+
+@pytest.fixture
+def vector_images(images, random):
+    """(I0, I1, v): the images with two further channels each."""
+    I0, I1, v = images
+    return *(torch.cat([I, smooth(random(2, 2, *I.shape[2:]), 0.7)], 1) for I in (I0, I1)), v
+
+
+@pytest.mark.parametrize(("per_voxel", "d"), [(False, 2), (True, 3)])
+def test_an_l2_step_of_several_channels_is_that_of_vector_images(d, h, vector_images, random, per_voxel):
+    """(Σ ∇m ∇mᵀ + θH)(u − v) = −Σ ∇m ρ_m(v), over all channels m of the images: the paper's Appendix 1."""
+    I0, I1, at = vector_images
+    v, I1w = at + 0.3 * random(*at.shape), warp(I1, at)
+    theta = torch.rand(2, 1, *ROOM[d], dtype=torch.float64) + 0.1 if per_voxel else torch.tensor(0.3).double()
+    vector = expansion(I1w - I0, gradient(I1w), at, h)
+    torch.testing.assert_close(L2().prox(v, L2().linearize(I0, I1, at, h), theta), L2().prox(v, vector, theta))
+
+
+@pytest.mark.parametrize(("theta", "d"), [(0.05, 2), (2.0, 3)])
+def test_an_l1_step_beside_further_channels_beats_every_point_of_a_brute_force_search(h, vector_images, random, theta):
+    """min_u |ρ₁(u)| + ½ Σ |ρ_m(u)|² + θ/2 |u − v|²."""
+    I0, I1, at = vector_images
+    I1w, v = warp(I1, at), at + 0.3 * random(*at.shape)
+    all_channels = expansion(I1w - I0, gradient(I1w), at, h)
+
+    def energy(u):
+        rho = all_channels.rho(u)
+        return rho[:, 0].abs() + rho[:, 1:].square().sum(1) / 2 + theta / 2 * scale(u - v, h).square().sum(1)
+
+    u = L1().prox(v, L1().linearize(I0, I1, at, h), torch.tensor(theta, dtype=torch.float64))
+    reached = energy(u)
+    assert (reached < energy(v) - 1e-3).any()
+    for size in (1, 0.1, 0.01, 0.001):
+        for _ in range(50):
+            assert (reached <= energy(u + size * random(*u.shape)) + 2e-4).all()
+
+
+@pytest.mark.parametrize(("name", "d"), PAIRED)
+def test_further_channels_add_their_squares_to_every_data_term(d, h, vector_images, name):
+    """The energy of the images by themselves, and ½ Σ |ρ|²; the expansion likewise."""
+    (I0, I1, v), term = vector_images, DATA_TERMS[name]
+    lin, own, I1w = term.linearize(I0, I1, v, h), term.linearize(I0[:, :1], I1[:, :1], v, h), warp(I1, v)
+    torch.testing.assert_close(lin.I1w, I1w)
+    squares = (I1w - I0)[:, 1:].square().sum(1) / 2
+    torch.testing.assert_close(term.value(I1w, I0, h), term.value(I1w[:, :1], I0[:, :1], h) + squares)
+    torch.testing.assert_close(term.value_at(lin), term.value_at(own) + squares)
+    if name not in ("L1", "L2"):
+        J = gradient(I1w[:, 1:])
+        torch.testing.assert_close(lin.A, own.A + torch.einsum("bki...,bkj...->bij...", J, J))
+        torch.testing.assert_close(lin.b, own.b + torch.einsum("bki...,bk...->bi...", J, (I1w - I0)[:, 1:]))
+
+
+@pytest.mark.parametrize(("term", "d"), [(L1(), 2), (L2(), 3), (LNCC(), 2)])
+def test_gradients_flow_through_a_step_with_further_channels(d, h, vector_images, term):
+    crop = (slice(0, 1), slice(None), *[slice(0, 3)] * d)
+    I0, I1, v = (part[crop].clone().requires_grad_() for part in vector_images)
+    theta = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda *x: term.prox(x[2] + 0.1, term.linearize(*x[:3], h), x[3]), (I0, I1, v, theta), atol=1e-4)
 
 
 def test_training_minimises_the_mean_absolute_or_the_mean_squared_difference(d, random):

@@ -10,7 +10,7 @@ G, the gradient in space, stands where J would if voxels were cubes.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vrnet.errors import check_range
-from vrnet.fields.calculus import RelativeSpacing, warp
+from vrnet.fields.calculus import RelativeSpacing, squared_norm, warp
 from vrnet.variational import contrast
 from vrnet.variational.channels import locally_normalised, self_similarity
 from vrnet.variational.linearize import (
@@ -56,10 +56,21 @@ class DataTerm(Protocol[E]):
     """Whether the same tissue must be equally bright in both images."""
     learns_contrast: ClassVar[bool] = False
     """Whether it learns, from a field, what one contrast says of the other: a better field then teaches it more."""
+    own_channels: ClassVar[int] = 1
+    """How many channels of the images it compares itself; squares compare the others: D + ½ Σ |ρ|²."""
 
     def linearize(self, I0: Images, I1: Images, v: Field, h: RelativeSpacing, weight: Weight = None) -> E:
         """Expand the difference of two images at the field v, on voxels with edges h, under the weight there."""
-        return self.expand(WarpedPair(I0, I1, warp(I1, v), v, h, weight))
+        pair, n = WarpedPair(I0, I1, warp(I1, v), v, h, weight), self.own_channels
+        if I0.shape[1] <= n:
+            return self.expand(pair)
+        A, b, D = squares(pair.I1w[:, n:], pair.I1w[:, n:] - I0[:, n:], share=1.0)
+        own = replace(pair, I0=remember(self.own, I0, h), I1=I1[:, :n], I1w=pair.I1w[:, :n])
+        return self.expand(own).beside(NormalEquations(**vars(pair), A=A, b=b, D=D))
+
+    def own(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+        """The channels of an image that the term compares itself."""
+        return I[:, : self.own_channels]
 
     @abstractmethod
     def expand(self, pair: WarpedPair) -> E:
@@ -70,12 +81,21 @@ class DataTerm(Protocol[E]):
         """The u that minimises D(ρ(u)) + θ/2 |u − v|² at every voxel; θ is one number, or one per voxel (b, 1, *s)."""
 
     @abstractmethod
-    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
-        """D at every voxel, of I0 and the warped image I1w; the weight matters to what belongs to images as a whole."""
+    def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+        """D at every voxel, of its own channels of I0 and the warped image I1w; the weight matters to what belongs to
+        images as a whole."""
 
     @abstractmethod
     def value_at(self, lin: E) -> Density:
-        """D at every voxel, where the images were expanded: what `value` says, from what is known there."""
+        """What `value` says where the images were expanded, from what is known there."""
+
+    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+        """D + ½ Σ |ρ|² at every voxel, the sum over the channels beyond its own."""
+        n = self.own_channels
+        if I0.shape[1] <= n:
+            return self.density(I1w, I0, h, weight)
+        others = squared_norm(I1w[:, n:] - I0[:, n:]) / 2
+        return self.density(I1w[:, :n], remember(self.own, I0, h), h, weight) + others
 
     def loss(self, I1w: Images, I0: Images) -> Scalar:
         """What training minimises: the mean of the value, taking voxels for cubes."""
@@ -98,11 +118,11 @@ class Difference(DataTerm[Linearization], Protocol):
     def expand(self, pair: WarpedPair) -> Linearization:
         return expand_difference(pair, self.channels)
 
-    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+    def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         return self.norm(self.channels(I1w) - self.channels(I0))
 
     def value_at(self, lin: Linearization) -> Density:
-        return self.norm(lin.residual)
+        return self.norm(lin.residual) + (0 if lin.others is None else lin.others.D)
 
 
 @dataclass(frozen=True)
@@ -116,13 +136,14 @@ class L1(Difference):
         """u = v − Gᵀz/θ, where z maximises the dual ⟨ρ(v), z⟩ − ⟨Jᵀz, Gᵀz⟩/2θ over the box |z| ≤ 1.
 
         With one channel, z = clip(θρ(v) / ⟨J, G⟩, −1, 1)."""
+        v, G, JG = lin.complete_square(v, theta)
         if lin.J.shape[1] == 1:
-            z = (theta * lin.rho(v) / (lin.JG + EPSILON)).clamp(-1, 1)
-            return torch.addcmul(v, z / theta, lin.G[:, 0], value=-1)
-        JG = torch.einsum("bki...,bli...->b...kl", lin.J, lin.G)
+            z = (theta * lin.rho(v) / (JG + EPSILON)).clamp(-1, 1)
+            return torch.addcmul(v, z / theta, G[:, 0], value=-1)
+        JG = torch.einsum("bki...,bli...->b...kl", lin.J, G)
         damping = EPSILON * torch.eye(lin.J.shape[1], dtype=JG.dtype, device=JG.device)
         z = maximize_in_box(JG + damping, (theta * lin.rho(v)).movedim(1, -1))
-        return v - torch.einsum("bki...,b...k->bi...", lin.G, z) / theta
+        return v - torch.einsum("bki...,b...k->bi...", G, z) / theta
 
     def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
         return rho.abs().sum(1)
@@ -137,11 +158,12 @@ class L2(Difference):
 
     def prox(self, v: Field, lin: Linearization, theta: Tensor) -> Field:
         """u = v − (JᵀJ + θH)⁻¹Jᵀρ(v) with H = diag(h²); with one channel, u = v − Gρ(v) / (⟨J, G⟩ + θ)."""
+        v, G, JG = lin.complete_square(v, theta)
         rho = lin.rho(v)
         if lin.J.shape[1] == 1:
-            return v - lin.G[:, 0] * (rho / (lin.JG + theta))
-        JJ, Jrho = torch.einsum("bki...,bkj...->bij...", lin.J, lin.J), torch.einsum("bki...,bk...->bi...", lin.J, rho)
-        return v - solve_damped(JJ, Jrho, theta, lin.h)
+            return v - G[:, 0] * (rho / (JG + theta))
+        A, b = torch.einsum("bki...,bkj...->bij...", lin.J, lin.J), torch.einsum("bki...,bk...->bi...", lin.J, rho)
+        return v - solve_damped(A if lin.others is None else A + lin.others.A, b, theta, lin.h)
 
     def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
         return (rho.square() / 2).sum(1)
@@ -175,7 +197,7 @@ class Squares(Quadratic, Protocol):
         A, b, D = squares(seen, seen - remember(self.channels, pair.I0, pair.h))
         return NormalEquations(**vars(pair), A=A, b=b, D=D)
 
-    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+    def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         return (self.channels(I1w, h) - remember(self.channels, I0, h)).square().mean(1) / 2
 
 
@@ -244,7 +266,7 @@ class NMI(Quadratic):
         A, b, _ = squares(scale * seen, scale * (seen - I0))
         return NormalEquations(**vars(pair), A=A, b=b, D=contrast.beside_voxels(2 - nmi, I0).expand_as(I0)[:, 0])
 
-    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+    def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         """The same at every voxel, since it belongs to the images as a whole."""
         nmi, _ = contrast.normalised_mutual_information(contrast.joint_histogram(I0, I1w, self.bins, weight))
         return contrast.beside_voxels(2 - nmi.to(I0), I0).expand_as(I0)[:, 0]
@@ -262,6 +284,7 @@ class BothContrastsLNCC(LNCC):
     Each of the two directions counts as far as it is to be trusted."""
 
     summary = "local correlation of images that show two contrasts"
+    own_channels = 2
 
     def compare(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
         """The channels of the warped image and their residuals, so scaled that ½ the mean of their squares is D."""
@@ -275,7 +298,7 @@ class BothContrastsLNCC(LNCC):
         A, b, D = squares(*self.compare(pair.I0, pair.I1w, pair.h, pair.weight))
         return NormalEquations(**vars(pair), A=A, b=b, D=D)
 
-    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+    def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         return self.compare(I0, I1w, h, weight)[1].square().mean(1) / 2
 
 
@@ -286,6 +309,7 @@ class Remap(BothContrastsLNCC):
     name = "Remap"
     summary = "local correlation once contrasts are remapped (images of any two contrasts)"
     learns_contrast = True
+    own_channels = 1
 
 
 DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI(), Remap())}

@@ -58,8 +58,8 @@ class CoarseToFine(nn.Module):
 class RelearnContrast(nn.Module):
     """Rounds of: by the field found so far, learn each contrast from the other, and find the field of both anew.
 
-    `solve` is given images with two channels, (E[I1 | I0], I0) and (I1, E[I0 | I1]). They are remapped at the full
-    resolution, since a remapped mean is not the mean of what was remapped."""
+    `solve` is given images with two channels, (E[I1 | I0], I0) and (I1, E[I0 | I1]), before their further ones. They
+    are remapped at the full resolution, since a remapped mean is not the mean of what was remapped."""
 
     def __init__(self, solve: Initializer, rounds: int) -> None:
         super().__init__()
@@ -67,9 +67,11 @@ class RelearnContrast(nn.Module):
 
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         v, h = zeros(I0), relative_spacing(spacing, I0.dim() - 2)
+        (A0, others0), (A1, others1) = ((I[:, :1], I[:, 1:]) for I in (I0, I1))
         for _ in range(self.rounds):
-            curves = learn_curves(I0, warp(I1, v), h, masks and masks.weight(v))
-            v = initialize(self.solve, *curves.apply(I0, I1), spacing, masks)
+            curves = learn_curves(A0, warp(A1, v), h, masks and masks.weight(v))
+            seen0, seen1 = curves.apply(A0, A1)
+            v = initialize(self.solve, torch.cat([seen0, others0], 1), torch.cat([seen1, others1], 1), spacing, masks)
         return v
 
 

@@ -7,7 +7,7 @@ Lengths are in space, where the shortest edge of a voxel counts as 1: |u|² = Σ
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import final
@@ -75,6 +75,34 @@ class WarpedPair:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NormalEquations(WarpedPair):
+    """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω, as the mean or the sum over many channels: all that squares
+    need."""
+
+    A: Float[Tensor, "b d d *s"]
+    """JᵀJ, per voxel."""
+    b: Field
+    """Jᵀρ(u^ω), per voxel."""
+    D: Density
+    """½|ρ(u^ω)|²."""
+
+    def minimize(self, v: Field, theta: Float[Tensor, "*theta"]) -> Field:
+        """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
+
+        def make(rows: slice) -> Tensor:
+            A, b, w = self.A[:, :, :, rows], self.b[:, :, rows], v[:, :, rows]
+            if v is not self.at:
+                b = add_dot(b, A, (w - self.at[:, :, rows])[:, None])
+            return w - solve_damped(A, b, theta[:, :, rows] if theta.dim() else theta, self.h)
+
+        return make_rows(make, v)
+
+    def beside(self, others: "NormalEquations") -> "NormalEquations":
+        """The sum with those of further channels, of images that have them too."""
+        return replace(others, A=self.A + others.A, b=self.b + others.b, D=self.D + others.D)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Linearization(WarpedPair):
     """ρ(u) = ρ(u^ω) + ⟨J, u − u^ω⟩."""
 
@@ -82,6 +110,8 @@ class Linearization(WarpedPair):
     """ρ(u^ω): the difference of the images, in the channels that are compared."""
     J: Float[Tensor, "b k d *s"]
     """The gradient of each channel of the warped image, per voxel."""
+    others: NormalEquations | None = None
+    """½|ρ|² of the further channels of the images, summed, where there are any."""
 
     def rho(self, u: Field) -> Float[Tensor, "b k *s"]:
         """ρ(u) = ρ(u^ω) + J·(u − u^ω)."""
@@ -102,28 +132,20 @@ class Linearization(WarpedPair):
         """⟨J, G⟩ of each channel: the squared slope in space; |J|² if voxels are cubes."""
         return add_dot(torch.zeros_like(self.residual), self.J, self.G)
 
+    def beside(self, others: NormalEquations) -> "Linearization":
+        """The same with further channels, of images that have them too."""
+        return replace(self, I0=others.I0, I1=others.I1, I1w=others.I1w, others=others)
 
-@dataclass(frozen=True, kw_only=True)
-class NormalEquations(WarpedPair):
-    """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω, as the mean over many channels: all that squares need."""
-
-    A: Float[Tensor, "b d d *s"]
-    """JᵀJ, per voxel."""
-    b: Field
-    """Jᵀρ(u^ω), per voxel."""
-    D: Density
-    """½|ρ(u^ω)|²."""
-
-    def minimize(self, v: Field, theta: Float[Tensor, "*theta"]) -> Field:
-        """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
-
-        def make(rows: slice) -> Tensor:
-            A, b, w = self.A[:, :, :, rows], self.b[:, :, rows], v[:, :, rows]
-            if v is not self.at:
-                b = add_dot(b, A, (w - self.at[:, :, rows])[:, None])
-            return w - solve_damped(A, b, theta[:, :, rows] if theta.dim() else theta, self.h)
-
-        return make_rows(make, v)
+    def complete_square(
+        self, v: Field, theta: Float[Tensor, "*theta"]
+    ) -> tuple[Field, Float[Tensor, "b k d *s"], Float[Tensor, "b k *s"]]:
+        """(v′, G, ⟨J, G⟩): the squares of the other channels and θ/2 |u − v|² are ½⟨u − v′, M(u − v′)⟩ + constant with
+        M = A + θH, H = diag(h²), and G = θM⁻¹J. Without other channels v′ = v and G = H⁻¹J."""
+        if self.others is None:
+            return v, self.G, self.JG
+        slopes = [solve_damped(self.others.A, J, theta, self.h) for J in self.J.unbind(1)]
+        G = (theta[:, None] if theta.dim() else theta) * torch.stack(slopes, dim=1)
+        return self.others.minimize(v, theta), G, add_dot(torch.zeros_like(self.residual), self.J, G)
 
 
 Expansion = Linearization | NormalEquations
@@ -146,17 +168,19 @@ def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) ->
 
 
 def squares(
-    seen: Float[Tensor, "b k *s"], residual: Float[Tensor, "b k *s"]
+    seen: Float[Tensor, "b k *s"], residual: Float[Tensor, "b k *s"], share: float | None = None
 ) -> tuple[Float[Tensor, "b d d *s"], Field, Density]:
-    """JᵀJ, Jᵀρ and ½|ρ|² with J = ∇(channels seen), each the mean over the channels; one gradient is held at a time."""
-    k, d, shape = seen.shape[1], seen.dim() - 2, seen.shape[2:]
+    """JᵀJ, Jᵀρ and ½|ρ|² with J = ∇(channels seen), each the mean over the channels, or the sum of a share of each; one
+    gradient is held at a time."""
+    d, shape = seen.dim() - 2, seen.shape[2:]
+    share = 1 / seen.shape[1] if share is None else share
     A, b = seen.new_zeros(len(seen), d, d, *shape), seen.new_zeros(len(seen), d, *shape)
     for channel, rho in zip(seen.unbind(1), residual.unbind(1), strict=True):
         J = gradient(channel[:, None])[:, 0]
-        b.addcmul_(J, rho[:, None], value=1 / k)
+        b.addcmul_(J, rho[:, None], value=share)
         for i in range(d):
-            A[:, i].addcmul_(J[:, i : i + 1], J, value=1 / k)
-    return A, b, squared_norm(residual) / (2 * k)
+            A[:, i].addcmul_(J[:, i : i + 1], J, value=share)
+    return A, b, squared_norm(residual) * (share / 2)
 
 
 REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
