@@ -20,6 +20,7 @@ from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors,
 from vrnet.methods.baselines import Siamese, VoxelMorph, parse_baseline
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Card, Method, Trainable
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
+from vrnet.methods.pyramid import parse_pyramid
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import parse_vrnet
 from vrnet.variational.cascade import Spacing, initialize
@@ -46,6 +47,7 @@ FAMILIES = {
     "VoxelMorph": Family(VoxelMorph().summary, parse_baseline),
     "Siamese": Family(Siamese().summary, parse_baseline),
     "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", parse_baseline),
+    "P-L1|L2|none": Family("learned: a pyramid of features with a data step at each level, as P-L2", parse_pyramid),
 }
 """Every kind of learned method by the form of its names."""
 

@@ -1,0 +1,118 @@
+"""P: from the coarsest level of a pyramid to the finest, a step of Algorithm 1 on images and learned features.
+
+At each level: the data step, u = v ∘ exp(G₁ ∗ δ), where δ is the move of the prox on [image, 0.2 tanh(A F)], F being
+features of one encoder for both images; then the denoiser, v = u ∘ exp(G₁ ∗ 2 net(F0, F1(x + u), how they correlate,
+u / 4, I0, I1(x + u))); then twice the resolution.
+"""
+
+from itertools import pairwise, product
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vrnet.fields.calculus import LINEAR_MODE, compose, repeat_border, warp, zeros
+from vrnet.networks.denoisers import FIELD_SCALE, FlowDataStep, flow
+from vrnet.networks.unet import CONVOLUTIONS, convolutions, near_zero
+from vrnet.variational.cascade import DataStep, State
+from vrnet.variational.data_terms import DataTerm
+from vrnet.variational.linearize import Field, Images
+
+GROWTH = (1, 2, 3, 4, 6)
+"""Channels of the encoder at strides 1, 2, 4, 8 and 16, as multiples of the width."""
+COMPARED_FEATURES, FEATURE_WEIGHT = 4, 0.2
+"""How many features the data step compares, and how much one of them weighs beside an image at most."""
+MOVE_SCALE, SEEN_SCALE = 2.0, 4.0
+"""Voxels of a level that count as 1 in what its network finds, and in what it sees."""
+START_WEIGHT = 0.3
+"""β of further channels before training."""
+Features = Float[Tensor, "b f *s"]
+
+
+class PyramidNet(nn.Module):
+    """Both images, side by side, to their field, as `Predict` takes it."""
+
+    multiple = 2 ** (len(GROWTH) - 1)
+
+    def __init__(
+        self, d: int, channels: int, width: int, term: DataTerm | None, theta: float,
+        features: bool = True, correlation: bool = True, flows: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        counts = [width * k for k in GROWTH]
+        self.log_beta = nn.Parameter(torch.full((channels,), START_WEIGHT).log())
+        """log β: how much each further channel weighs beside the image."""
+        first, *others = pairwise([1 + channels, *counts])
+        coarser = (convolutions(d, a, b, b, stride=2) for a, b in others)
+        self.encoder = nn.ModuleList([convolutions(d, *first, first[1]), *coarser])
+        self.levels = nn.ModuleList(
+            Level(d, 1 + channels, n, term, theta, features, correlation, flows) for n in counts
+        )
+
+    def forward(self, pair: Float[Tensor, "b c *s"]) -> Field:
+        beta = torch.cat([self.log_beta.new_zeros(1), self.log_beta]).exp()
+        pair = pair * beta.repeat(2).view(-1, *[1] * (pair.dim() - 2))
+        images, features = [torch.cat(pair.chunk(2, dim=1))], list[Tensor]()
+        for k, block in enumerate(self.encoder):
+            features.append(block(features[-1] if k else images[0]))
+            if k:
+                images.append(functional.interpolate(images[-1], scale_factor=0.5, mode="area"))
+        v = zeros(images[-1].chunk(2)[0])
+        for level, I, F in zip(reversed(self.levels), reversed(images), reversed(features), strict=True):
+            if v.shape[2:] != I.shape[2:]:
+                v = 2 * functional.interpolate(v, scale_factor=2, mode=LINEAR_MODE[v.shape[1]])
+            v = level(v, *I.chunk(2), *F.float().chunk(2))
+        return v / FIELD_SCALE
+
+
+class Level(nn.Module):
+    """A data step and a denoiser at one resolution."""
+
+    def __init__(
+        self, d: int, images: int, features: int, term: DataTerm | None, theta: float,
+        compares_features: bool, correlation: bool, flows: bool,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.correlation, self.flows = correlation, flows
+        self.data: nn.Module | None = None
+        if term is not None:
+            self.data = FlowDataStep(DataStep(term, theta)) if flows else DataStep(term, theta)
+        self.linearize = None if term is None else term.linearize
+        self.compared = CONVOLUTIONS[d](features, COMPARED_FEATURES, 1) if term and compares_features else None
+        seen = 2 * features + (3**d if correlation else 0) + d + 2 * images
+        self.net = nn.Sequential(
+            convolutions(d, seen, 2 * features, 2 * features),
+            CONVOLUTIONS[d](2 * features, 2 * features, 3, padding=1),
+            nn.ReLU(inplace=True),
+            near_zero(CONVOLUTIONS[d](2 * features, d, 3, padding=1)),
+        )
+
+    def forward(self, v: Field, I0: Images, I1: Images, F0: Features, F1: Features) -> Field:
+        h = (1.0,) * v.shape[1]
+        if self.data is not None:
+            A0, A1 = I0, I1
+            if self.compared is not None:
+                C0, C1 = (FEATURE_WEIGHT * self.compared(F).float().tanh() for F in (F0, F1))
+                A0, A1 = torch.cat([I0, C0], dim=1), torch.cat([I1, C1], dim=1)
+            v = self.data(State(v, self.linearize(A0, A1, v, h))).v
+        F1w, I1w = warp(torch.cat([F1, I1], dim=1), v).split([F1.shape[1], I1.shape[1]], dim=1)
+        seen = [F0, F1w, v / SEEN_SCALE, I0, I1w]
+        if self.correlation:
+            seen.append(correlate(F0, F1w))
+        move = MOVE_SCALE * self.net(torch.cat(seen, dim=1)).float()
+        return compose(v, flow(move)) if self.flows else v + move
+
+
+def correlate(F0: Features, F1: Features) -> Float[Tensor, "b k *s"]:
+    """⟨F0(x), F1(x + k)⟩ of features of length 1, for the 3^d offsets k of at most a voxel along each axis."""
+    F0, F1 = functional.normalize(F0), functional.normalize(F1)
+    for axis in range(2, F1.dim()):
+        F1 = repeat_border(F1, axis, 1, 1)
+    found = []
+    for offset in product(range(3), repeat=F0.dim() - 2):
+        moved = F1
+        for axis, start in enumerate(offset, start=2):
+            moved = moved.narrow(axis, start, F0.shape[axis])
+        found.append((F0 * moved).sum(1))
+    return torch.stack(found, dim=1)
