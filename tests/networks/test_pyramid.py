@@ -18,8 +18,8 @@ from vrnet.networks.pyramid import PyramidNet, correlate
 from vrnet.variational.data_terms import L1, L2
 
 PARTS = [
-    Pyramid("L1", width=2), Pyramid("L2", channels=2, width=2), Pyramid("none", "learned", "uncorrelated", width=2),
-    Pyramid("L2", "image", "shown", "added", 1, 2),
+    Pyramid("L1", width=4), Pyramid("L2", channels=2, width=4), Pyramid("none", "learned", "uncorrelated", width=4),
+    Pyramid("L2", "image", "shown", "added", 1, 4),
 ]  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_features_correlate_as_scipy_says(d, random):
 def test_further_channels_count_by_their_weights(d, images):
     """β multiplies a channel: at β = 0 it says nothing in the data steps."""
     nets = [PyramidNet(d, 2, 2, term, 0.1, features=False, correlation=False, flows=True) for term in (L1(), L2())]
-    I0, I1 = images
+    I0, I1 = (I[(..., *[slice(0, 16)] * d)] for I in images)
     other = torch.cat([I1[:, :1], smooth(I1[:, 1:].flip(1), 1.0)], 1)
     for net in nets:
         with torch.no_grad():

@@ -41,7 +41,7 @@ class PyramidNet(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         counts = [width * k for k in GROWTH]
-        self.log_beta = nn.Parameter(torch.full((channels,), START_WEIGHT).log())
+        self.log_beta = nn.Parameter(torch.full((channels,), START_WEIGHT).log()) if channels else None
         """log β: how much each further channel weighs beside the image."""
         first, *others = pairwise([1 + channels, *counts])
         coarser = (convolutions(d, a, b, b, stride=2) for a, b in others)
@@ -51,8 +51,9 @@ class PyramidNet(nn.Module):
         )
 
     def forward(self, pair: Float[Tensor, "b c *s"]) -> Field:
-        beta = torch.cat([self.log_beta.new_zeros(1), self.log_beta]).exp()
-        pair = pair * beta.repeat(2).view(-1, *[1] * (pair.dim() - 2))
+        if self.log_beta is not None:
+            beta = functional.pad(self.log_beta, (1, 0)).exp()  # 1 of the image
+            pair = pair * beta.repeat(2).view(-1, *[1] * (pair.dim() - 2))
         images, features = [torch.cat(pair.chunk(2, dim=1))], list[Tensor]()
         for k, block in enumerate(self.encoder):
             features.append(block(features[-1] if k else images[0]))
