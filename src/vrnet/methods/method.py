@@ -156,6 +156,8 @@ class Trainable(Method, Protocol):
     """What it is trained with, where nothing else is asked for."""
     is_trainable: bool = True
     is_network: bool = True
+    segments: bool = False
+    """Whether it finds structures in images instead of the motion between them."""
     masks: str = MASKS_OF_NETWORKS
 
     @property

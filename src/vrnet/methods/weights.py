@@ -21,6 +21,7 @@ from vrnet.methods.baselines import Siamese, VoxelMorph, parse_baseline
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Card, Method, Trainable
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
 from vrnet.methods.pyramid import parse_pyramid
+from vrnet.methods.segmenter import Segmenter, parse_segmenter
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import parse_vrnet
 from vrnet.variational.cascade import Spacing, initialize
@@ -48,6 +49,7 @@ FAMILIES = {
     "Siamese": Family(Siamese().summary, parse_baseline),
     "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", parse_baseline),
     "P-L1|L2|none": Family("learned: a pyramid of features with a data step at each level, as P-L2", parse_pyramid),
+    "Segmenter": Family(Segmenter().summary, parse_segmenter),
 }
 """Every kind of learned method by the form of its names."""
 

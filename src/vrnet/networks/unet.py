@@ -254,6 +254,20 @@ class Siamese(nn.Module):
         return found
 
 
+SEGMENTER_WIDTHS = (1, 2, 4, 6, 8)
+"""Channels of each level, as multiples of the first's."""
+
+
+def segmenter(d: int, inputs: int, outputs: int, width: int) -> UNet:
+    """A U-Net that normalises, and grows less from level to level: 3.7 M parameters in 2D at width 32."""
+    c = [width * k for k in SEGMENTER_WIDTHS]
+    encoder = [nn.Sequential(block(d, inputs, c[0]), block(d, c[0], c[0]))]
+    encoder += [nn.Sequential(block(d, a, b, stride=2), block(d, b, b)) for a, b in pairwise(c)]
+    ups = [nn.Upsample(scale_factor=2, mode=LINEAR_MODE[d]) for _ in c[1:]]
+    decoder = [nn.Sequential(block(d, a + b, a), block(d, a, a)) for a, b in reversed(list(pairwise(c)))]
+    return UNet(encoder, ups, decoder, LAYERS[d][0](c[0], outputs, 1))
+
+
 def block(d: int, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> nn.Sequential:
     """Convolution, normalisation, ReLU."""
     convolution, normalisation = LAYERS[d]

@@ -15,11 +15,14 @@ from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 from torch.nn import functional
 
+from vrnet.fields.calculus import smooth
 from vrnet.training.settings import MAX_SEED, Augmentation
 from vrnet.variational.linearize import Images
 
 ELASTIC_POINTS = 8
 """Control points along each axis of an elastic map: smooth over about a fifth of the image."""
+BLUR_VOXELS = 1.5
+"""The standard deviation of the Gaussian of a blurred image."""
 
 
 class RandomTransform(NamedTuple):
@@ -42,6 +45,10 @@ class RandomTransform(NamedTuple):
     """Whether moving is made of fixed."""
     twin_motion: Float[Tensor, "b d *k"] | None = None
     """Displacements of control points of the moving image alone, in voxels; 0 where it is not made of fixed."""
+    bias: Float[Tensor, "b 1 *k"] | None = None
+    """The logarithm of what intensities are multiplied by, at control points."""
+    blur: Float[Tensor, "b"] | None = None
+    """How far intensities go towards those of a blurred image."""
 
     def select(self, rows: slice, device: torch.device) -> "RandomTransform":
         """The part for some of the pairs, on a device; seeds stay on the CPU, where they are read."""
@@ -84,6 +91,10 @@ def draw_transform(
         largest = allowed.twin_motion * torch.rand(batch) * more["twin"]
         points = draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
         more["twin_motion"] = largest.view(-1, *[1] * (d + 1)) * points
+    if allowed.bias:
+        more["bias"] = allowed.bias * draw_uniform(batch, 1, *[ELASTIC_POINTS] * d)
+    if allowed.blur:
+        more["blur"] = allowed.blur * torch.rand(batch)
     return RandomTransform(torch.cat([A, t[..., None]], dim=2), gamma, swap, **more)
 
 
@@ -101,6 +112,10 @@ def augment(
     noise is another in each."""
     pair = sample_pair(I0, I1, transform, "bilinear")
     pair = pair.clamp(min=1e-6).pow(beside(transform.gamma, pair))
+    if transform.bias is not None:
+        pair = pair * spline(transform.bias, tuple(pair.shape[2:])).exp()
+    if transform.blur is not None:
+        pair = pair.lerp(smooth(pair, BLUR_VOXELS), beside(transform.blur, pair))
     if transform.contrast is not None:
         pair = 0.5 + beside(transform.contrast, pair) * (pair - 0.5)
     if transform.brightness is not None:
@@ -137,16 +152,21 @@ def sample_pair(I0: Images, I1: Images, transform: RandomTransform, mode: str) -
 
 
 def spline_grid(points: Float[Tensor, "b d *k"], shape: tuple[int, ...]) -> Float[Tensor, "b *s d"]:
-    """What control points, moved by so many voxels, add to where new images take their values: the cubic B-spline with
-    these values, nowhere beyond the largest. They reach one beyond the grid at either end."""
+    """What control points, moved by so many voxels, add to where new images take their values."""
     half = torch.tensor([(n - 1) / 2 for n in reversed(shape)], device=points.device)
+    return spline(points, shape).movedim(1, -1).flip(-1) / half
+
+
+def spline(points: Float[Tensor, "b c *k"], shape: tuple[int, ...]) -> Float[Tensor, "b c *s"]:
+    """The cubic B-spline with these values at its control points, nowhere beyond the largest. They reach one beyond the
+    grid at either end."""
     for axis, n in enumerate(shape, start=2):
         k = points.shape[axis]
         x = torch.linspace(0, k - 3, n, device=points.device)[:, None] + 1 - torch.arange(k, device=points.device)
         inner, outer = 2 / 3 - x.square() + x.abs() ** 3 / 2, (2 - x.abs()).clamp(min=0) ** 3 / 6
         basis = torch.where(x.abs() < 1, inner, outer)
         points = torch.matmul(points.transpose(axis, -1), basis.T).transpose(axis, -1)
-    return points.movedim(1, -1).flip(-1) / half
+    return points
 
 
 def beside(values: Tensor, pair: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import in_main_thread, own_stream
 from vrnet.errors import BadInput
-from vrnet.fields.calculus import warp_labels
 from vrnet.files import exists, write_rows
 from vrnet.methods.method import Card, Trainable, made_by_fields
 from vrnet.methods.names import bundled_file, is_bundled
@@ -251,7 +250,7 @@ def validate(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torc
             u = model(I0, I1, sample.spacing)
             losses.append(loss(I0, I1, u, *L))
             if L:
-                maps = pair[2], warp_labels(pair[3], u[: len(pair[3])])
+                maps = loss.label_maps(u, *pair[2:])
                 A, B = (torch.cat([map_ == label for label in labels], dim=1).flatten(2) for map_ in maps)
                 of_pairs = 2 * (A & B).sum(2) / (A.sum(2) + B.sum(2))  # NaN where neither map has the label
                 dice.append(of_pairs.nanmean(0).nanmean())

@@ -15,7 +15,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from vrnet.errors import BadInput
-from vrnet.fields.calculus import compose, warp
+from vrnet.fields.calculus import compose, warp, warp_labels
 from vrnet.methods.method import Trainable
 from vrnet.methods.parameters import split_name, with_parameters
 from vrnet.training.settings import Training
@@ -80,6 +80,40 @@ class Loss:
         halves = zip(pair[::2], pair[1::2], strict=True)
         return tuple(torch.cat(two) for a, b in halves for two in ((a, b), (b, a)))
 
+    def label_maps(self, u: Field, *labels: UInt8[Tensor, "b 1 *s"]) -> tuple[Tensor, ...]:
+        """The labels of fixed, and those of moving, warped: what a good field makes equal."""
+        return labels[0], warp_labels(labels[1], u[: len(labels[1])])
+
+
+@dataclass(frozen=True)
+class SegmentationLoss:
+    """Cross-entropy, and 1 − Dice of all images of a step as one, of the structures that are found in both images of
+    each pair."""
+
+    labels: tuple[int, ...]
+    total: Callable[[Tensor], Tensor] | None = None
+    """The sum over the devices that share a batch, if there are several."""
+
+    def arrange(self, *pair: Tensor) -> tuple[Tensor, ...]:
+        return pair
+
+    def __call__(
+        self, I0: Images, I1: Images, scores: Float[Tensor, "b2 k *s"], *labels: UInt8[Tensor, "b 1 *s"]
+    ) -> Scalar:
+        given = torch.cat([torch.cat(labels) == label for label in self.labels], dim=1)
+        p, q = scores.float().softmax(1)[:, 1:].transpose(0, 1).flatten(1), given.float().transpose(0, 1).flatten(1)
+        sums = torch.stack([2 * (p * q).sum(1), (p + q).sum(1)])
+        meeting, size = self.total(sums) if self.total else sums
+        right = torch.where(
+            torch.cat([~given.any(1, keepdim=True), given], dim=1), scores.float().log_softmax(1), 0
+        ).sum(1)
+        return (1 - meeting / size.clamp(min=NO_LABEL)).mean() - right.mean()
+
+    def label_maps(self, scores: Float[Tensor, "b2 k *s"], *labels: UInt8[Tensor, "b 1 *s"]) -> tuple[Tensor, ...]:
+        """The labels of both images, and those that are found."""
+        values = torch.tensor((0, *self.labels), device=scores.device)
+        return torch.cat(labels), values[scores.argmax(1, keepdim=True)]
+
 
 def inverse_consistency(u: Field) -> Scalar:
     """The mean of |∇(u_AB ∘ u_BA)|² and |∇(u_BA ∘ u_AB)|², as `Diffusion.loss`: zero where they undo each other."""
@@ -103,8 +137,10 @@ def one_minus_dice(overlaps: Float[Tensor, "3 *b k"]) -> Float[Tensor, "*b"]:
     return ((1 - meeting / size.clamp(min=1e-6)) * present).sum(-1) / present.sum(-1).clamp(min=1)
 
 
-def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss:
+def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss | SegmentationLoss:
     """What a method is trained with: its own terms, unless the settings name others, and what these add to them."""
+    if method.segments:
+        return SegmentationLoss(tuple(structures))
     penalties = {name: one for name, one in {**REGULARIZERS, **TRAINING_PENALTIES}.items() if one.is_for_training}
     similarity = parse_sum(settings.similarity or method.loss.similarity, DATA_TERMS)
     smoothness = parse_sum(settings.smoothness or method.loss.smoothness, penalties)

@@ -47,6 +47,10 @@ class Augmentation:
     none."""
     twin_motion: float = 3.0
     """How far the control points of such a motion move along each axis at most, in voxels."""
+    bias: float = 0.0
+    """Intensities are multiplied by e^b, b being a smooth map with values of this at most."""
+    blur: float = 0.0
+    """How far, from 0 to 1, images are blurred at most, by a Gaussian of 1.5 voxels."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,12 @@ PRESETS = {
         STEADY, steps=8_000, batch=4, alpha=0.5, similarity="LNCC(radii=4,epsilon=0.05)", smoothness="Bending",
         consistency=0.1, augmentation=replace(IN_SPACE, flip=False, swap=0.3),
     ),
+    "segmenter": Training(
+        steps=5_000, batch=12, rate=1e-3, hold=0.2, warm_up=200, clip=1.0, labels_weight=1.0,
+        augmentation=Augmentation(
+            scale=0.4, gamma=0.5, contrast=0.3, brightness=0.1, noise=0.05, elastic=4.0, bias=0.3, blur=1.0
+        ),
+    ),
     "phantom": Training(steps=250, batch=2, rate=3e-3, alpha=0.05, validate_every=50),
 }  # fmt: skip
 """The first three are the paper's; the others are ours, for fewer steps. Those called labels need the labels of those
@@ -165,6 +175,8 @@ def fill_settings(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings(method: "Trainable", preset: str, split: "PreparedSplit", changes: Mapping[str, Any]) -> Training:
     """A preset ("auto": that of the data, or else of its dimension) with the method's own α, and these changes."""
+    if preset == "auto" and method.segments:
+        preset = "segmenter"
     if preset == "auto":
         preset = PRESET_OF_DATA.get(split.data, PRESET_OF_DIMENSION[len(split.samples[0].spacing)])
     own = {} if method.loss.alpha is None else {"alpha": method.loss.alpha}
