@@ -6,6 +6,7 @@ u / 4, I0, I1(x + u))); then twice the resolution.
 """
 
 from itertools import pairwise, product
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -36,7 +37,7 @@ class PyramidNet(nn.Module):
     multiple = 2 ** (len(GROWTH) - 1)
 
     def __init__(
-        self, d: int, channels: int, width: int, term: DataTerm | None, theta: float,
+        self, d: int, channels: int, width: int, term: DataTerm[Any] | None, theta: float,
         features: bool = True, correlation: bool = True, flows: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -71,7 +72,7 @@ class Level(nn.Module):
     """A data step and a denoiser at one resolution."""
 
     def __init__(
-        self, d: int, images: int, features: int, term: DataTerm | None, theta: float,
+        self, d: int, images: int, features: int, term: DataTerm[Any] | None, theta: float,
         compares_features: bool, correlation: bool, flows: bool,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -91,13 +92,13 @@ class Level(nn.Module):
 
     def forward(self, v: Field, I0: Images, I1: Images, F0: Features, F1: Features) -> Field:
         h = (1.0,) * v.shape[1]
-        if self.data is not None:
+        if self.data is not None and self.linearize is not None:
             A0, A1 = I0, I1
             if self.compared is not None:
                 C0, C1 = (FEATURE_WEIGHT * self.compared(F).float().tanh() for F in (F0, F1))
                 A0, A1 = torch.cat([I0, C0], dim=1), torch.cat([I1, C1], dim=1)
             v = self.data(State(v, self.linearize(A0, A1, v, h))).v
-        F1w, I1w = warp(torch.cat([F1, I1], dim=1), v).split([F1.shape[1], I1.shape[1]], dim=1)
+        F1w, I1w = warp(F1, v), warp(I1, v)
         seen = [F0, F1w, v / SEEN_SCALE, I0, I1w]
         if self.correlation:
             seen.append(correlate(F0, F1w))

@@ -21,7 +21,7 @@ from vrnet.methods.method import Card, Trainable, made_by_fields
 from vrnet.methods.names import bundled_file, is_bundled
 from vrnet.methods.weights import load_weights, read_card, save_weights, template_shape
 from vrnet.provenance import provenance
-from vrnet.training.loss import Loss, loss_of
+from vrnet.training.loss import AnyLoss, loss_of
 from vrnet.training.pairs import Pairs
 from vrnet.training.run import (
     CHECKPOINT,
@@ -234,7 +234,7 @@ def find_start(name: str) -> Path:
     return bundled_file(name) if is_bundled(name) else Path(name)
 
 
-def validate(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> dict[str, float]:
+def validate(model: nn.Module, prepared: PreparedSplit, loss: AnyLoss, device: torch.device) -> dict[str, float]:
     """val_loss and, where there are labels, val_dice of a split: the mean over the pairs of a subject for each
     structure, then over structures, then over subjects that have labels. The model learns nothing meanwhile."""
     labels, losses, dice = list(prepared.structures.values()), [], []

@@ -115,6 +115,9 @@ class SegmentationLoss:
         return torch.cat(labels), values[scores.argmax(1, keepdim=True)]
 
 
+AnyLoss = Loss | SegmentationLoss
+
+
 def inverse_consistency(u: Field) -> Scalar:
     """The mean of |∇(u_AB ∘ u_BA)|² and |∇(u_BA ∘ u_AB)|², as `Diffusion.loss`: zero where they undo each other."""
     forth, back = u.chunk(2)  # u_AB is the first half of the batch, u_BA the second
@@ -137,7 +140,7 @@ def one_minus_dice(overlaps: Float[Tensor, "3 *b k"]) -> Float[Tensor, "*b"]:
     return ((1 - meeting / size.clamp(min=1e-6)) * present).sum(-1) / present.sum(-1).clamp(min=1)
 
 
-def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss | SegmentationLoss:
+def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> AnyLoss:
     """What a method is trained with: its own terms, unless the settings name others, and what these add to them."""
     if method.segments:
         return SegmentationLoss(tuple(structures))
