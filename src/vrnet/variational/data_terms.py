@@ -40,7 +40,7 @@ from vrnet.variational.linearize import (
 EPSILON = 1e-5
 """Added to |J|² by L1, so that flat regions do not divide by zero."""
 SMALLEST_VARIANCE = 1e-8
-E = TypeVar("E")
+E = TypeVar("E", Linearization, NormalEquations)
 Scalar = Float[Tensor, ""]
 
 
