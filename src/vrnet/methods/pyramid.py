@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, check_range
 from vrnet.methods.method import COUNT, CPU, Trainable, suffix
 from vrnet.networks.denoisers import Predict
 from vrnet.networks.pyramid import PyramidNet
@@ -40,6 +40,7 @@ class Pyramid(Trainable):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_range({"theta": self.theta}, above=True)
         if self.data == "none" and self.features == "image":
             raise BadInput(f"{self} has no data steps: leave out image")
 

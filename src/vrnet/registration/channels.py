@@ -1,5 +1,6 @@
 """Further channels of two images, by which they are matched beside their intensities: where labels are."""
 
+import numpy as np
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
@@ -21,7 +22,7 @@ def label_channels(
 ) -> tuple[Float[Tensor, "b k *s"], Float[Tensor, "b k *s"]]:
     """Where the labels are that both maps have, softly: a channel for each, or, of more than eight, a direction in
     eight channels for each. Other labels are background."""
-    common = sorted(set(fixed.unique().tolist()) & set(moving.unique().tolist()) - {0})
+    common = sorted(set(np.unique(fixed.cpu())) & set(np.unique(moving.cpu())) - {0})
     if not common:
         raise BadInput("fixed_labels and moving_labels have no label in common: there is nothing to match")
     labels, count = torch.tensor(common, device=fixed.device), min(len(common), MAX_CHANNELS)

@@ -107,7 +107,7 @@ class SegmentationLoss:
         right = torch.where(
             torch.cat([~given.any(1, keepdim=True), given], dim=1), scores.float().log_softmax(1), 0
         ).sum(1)
-        return (1 - meeting / size.clamp(min=NO_LABEL)).mean() - right.mean()
+        return (1 - meeting / size.clamp(min=1e-6)).mean() - right.mean()
 
     def label_maps(self, scores: Float[Tensor, "b2 k *s"], *labels: UInt8[Tensor, "b 1 *s"]) -> tuple[Tensor, ...]:
         """The labels of both images, and those that are found."""
