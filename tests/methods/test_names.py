@@ -61,7 +61,9 @@ def test_every_name_of_the_learned_methods_grammar_parses():
         assert str(parse(name)) == name
         assert parse(name.lower()) == parse(name) == parse_learned(name)
         assert parse(name).summary.startswith("learned: ")
-    for family, member in zip(FAMILIES, ("R-L1-3x2", "VoxelMorph", "Siamese", "3xRC-Net"), strict=True):
+    for family, member in zip(
+        FAMILIES, ("R-L1-3x2", "VoxelMorph", "Siamese", "3xRC-Net", "P-L2", "Segmenter"), strict=True
+    ):
         assert FAMILIES[family].parse(member) == parse(member)
         assert family == member or member in FAMILIES[family].summary
 

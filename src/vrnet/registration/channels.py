@@ -1,12 +1,18 @@
-"""Further channels of two images, by which they are matched beside their intensities: where labels are."""
+"""Further channels of two images, by which they are matched beside their intensities: where labels are, and how
+likely each structure is at each voxel."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from vrnet.errors import BadInput
-from vrnet.fields.calculus import RelativeSpacing, smooth
+from vrnet.fields.calculus import RelativeSpacing, resize, smooth
+from vrnet.methods.weights import Trained, shape_at
+from vrnet.networks.denoisers import apply_padded
+from vrnet.variational.cascade import Spacing
 
 MAX_CHANNELS = 8
 """More labels than these share channels."""
@@ -38,3 +44,18 @@ def label_channels(
         return smooth(codes[row].movedim(-1, 1), tuple(SOFTNESS / edge for edge in h))
 
     return make(fixed), make(moving)
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """A trained segmenter, which sees images at its own spacing."""
+
+    segmenter: Trained
+
+    def probabilities(self, I: Float[Tensor, "b 1 *s"], spacing: Spacing) -> Float[Tensor, "b k *s"]:
+        """How likely the background, and then each structure, is at each voxel of images in [0, 1]."""
+        net, own, shape = self.segmenter.models.on(I.device).net, self.segmenter.card.spacing_mm, tuple(I.shape[2:])
+        assert isinstance(net, nn.Module)
+        seen = shape_at(own, shape, spacing or own)
+        found = [apply_padded(net, resize(one, seen)).float().softmax(1) for one in I[:, None]]
+        return torch.cat([resize(one, shape) for one in found])

@@ -80,7 +80,7 @@ class Loss:
         halves = zip(pair[::2], pair[1::2], strict=True)
         return tuple(torch.cat(two) for a, b in halves for two in ((a, b), (b, a)))
 
-    def label_maps(self, u: Field, *labels: UInt8[Tensor, "b 1 *s"]) -> tuple[Tensor, ...]:
+    def label_maps(self, u: Float[Tensor, "n d *s"], *labels: UInt8[Tensor, "b 1 *s"]) -> tuple[Tensor, ...]:
         """The labels of fixed, and those of moving, warped: what a good field makes equal."""
         return labels[0], warp_labels(labels[1], u[: len(labels[1])])
 
