@@ -179,6 +179,18 @@ def test_a_card_is_of_two_or_three_dimensions_with_a_spacing_each():
         replace(CARD, dimension=3)
 
 
+def test_a_card_names_a_segmenter_in_the_box_or_beside_the_weights(tmp_path):
+    assert (CARD.channels, CARD.segmenter) == ("", "")
+    card = replace(CARD, channels="anatomy", segmenter="segmenter.safetensors", cross_fitted=True)
+    save_weights(parse_trainable(card.method).build(2), card, tmp_path / "m.safetensors")
+    found = load_method(tmp_path / "m.safetensors")
+    assert found.card == card
+    assert found.details["channels"] == "anatomy (cross-fitted)"
+    for wrong in ({"segmenter": "../s.safetensors"}, {"channels": "smoke"}):
+        with pytest.raises(BadInput, match="in the box or beside the weights"):
+            replace(card, **wrong)
+
+
 def test_a_loaded_model_does_not_change_with_its_file(stored):
     path, model = stored
     again, _ = load_weights(path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import torch
@@ -46,6 +47,13 @@ class Card:
     """Whether it was shown mirrored images in training, the last of several; None where that is not known."""
     started_from: str = ""
     """The weights that its training began with, and what these were trained on; empty where it began with none."""
+    channels: str = ""
+    """What the further channels of its images are, "anatomy"; empty where there are none."""
+    segmenter: str = ""
+    """The segmenter whose probabilities are the further channels: one in the box by its name (`anatomy`), or a file
+    beside the weights."""
+    cross_fitted: bool | None = None
+    """Whether, in training, the channels of each subject came from a segmenter that had not seen that subject."""
 
     def __post_init__(self) -> None:
         h = self.spacing_mm
@@ -54,6 +62,9 @@ class Card:
             raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
         if self.normalisation not in get_args(Scaling):
             raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
+        if self.channels not in ("", "anatomy") or PurePath(self.segmenter).name != self.segmenter:
+            told = f'"{ascii(self.channels)[1:-1]}" of "{ascii(self.segmenter)[1:-1]}"'
+            raise BadInput(f"further channels are anatomy, of a segmenter in the box or beside the weights, not {told}")
 
 
 def made_by_fields(made_by: Mapping[str, str | None]) -> dict[str, Any]:

@@ -208,6 +208,8 @@ class Trained(Method):
             "weights": self.file,
             "trained": f"on {card.trained_on}, at {millimetres(card.spacing_mm)}, by vrnet {card.version}",
             "started from": card.started_from,
+            "channels": card.channels + (" (cross-fitted)" if card.cross_fitted else ""),
+            "segmenter": card.segmenter,
             "labels in training": yes_or_no[card.labels_in_training],
             "flips in training": yes_or_no[card.flips_in_training],
         }
