@@ -160,3 +160,25 @@ def test_a_twin_is_fixed_moved_on_its_own_and_labels_follow_it(d, smooth_image):
         np.testing.assert_allclose(J1[k, 0].numpy(), expected.clip(1e-6), atol=1e-4)
         expected = ndimage.map_coordinates(L0[k, 0].numpy(), at, order=0, mode="nearest")
         assert (M1[k, 0].numpy() != expected).mean() < 0.01  # a point half way between voxels may go to either
+
+
+EVERYTHING = replace(JITTERED, swap=0.5, bias=0.2, blur=0.5, gamma=0.3)
+MOVING_ONLY = replace(EVERYTHING, gamma=0.0, contrast=0.0, brightness=0.0, noise=0.0, bias=0.0, blur=0.0)
+
+
+def test_channels_move_as_the_image_does_and_keep_their_values(d, smooth_image):
+    """An image as its own channel: exchanged, made a twin and moved alike; its intensities alone change otherwise."""
+    I0, I1 = pair(d, smooth_image)
+    torch.manual_seed(2)
+    still = draw_transform(MOVING_ONLY, 3, SHAPES[d], (1.0,) * d)._replace(swap=torch.tensor([True, False, True]))
+    jittered = draw_transform(EVERYTHING, 3, SHAPES[d], (1.0,) * d)._replace(
+        **{name: getattr(still, name) for name in ("affine", "swap", "elastic", "twin", "twin_motion")}
+    )
+    assert still.twin.sum() == 1
+    double = tuple(torch.cat([I, I.clamp(min=1e-6)], dim=1) for I in (I0, I1))
+    for J, alone, moved in zip(
+        augment(*double, jittered), augment(I0, I1, jittered), augment(I0, I1, still), strict=True
+    ):
+        assert torch.equal(J[:, :1], alone)
+        torch.testing.assert_close(J[:, 1:], moved, rtol=0, atol=2e-6)
+        assert (J[:, :1] - J[:, 1:]).abs().amax(tuple(range(1, d + 2))).min() > 1e-3

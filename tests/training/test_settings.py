@@ -40,7 +40,7 @@ def test_the_rate_rises_while_warming_up():
 
 
 def test_labels_are_needed_where_either_of_their_weights_is_above_0():
-    of_labels = ["labels", "hippocampus-labels", "segmenter"]
+    of_labels = ["labels", "hippocampus-labels", "segmenter", "segmenter-volumes", "pyramid-labels"]
     assert [name for name, preset in PRESETS.items() if preset.uses_labels] == of_labels
     assert Training(labels_weight=0.1).uses_labels
     assert Training(batch_dice=0.1).uses_labels

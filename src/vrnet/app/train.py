@@ -15,6 +15,8 @@ from vrnet.methods.parameters import field_docstrings
 from vrnet.training.settings import PRESETS, Training
 
 if TYPE_CHECKING:
+    from vrnet.data.prepared import PreparedSplit
+    from vrnet.training.channels import Segmenters
     from vrnet.training.run import Row
 
     Preset = str
@@ -71,6 +73,17 @@ class Train:
     """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; auto goes by the data."""
     start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL|FILE")] = None
     """Fine-tune: begin with weights of METHOD, those of a model in the box, such as short-axis, or those of a file."""
+    channels: Literal["none", "anatomy"] = "none"
+    """anatomy: the probabilities of structures are further channels of the images. Segmenters are trained first, in
+    RUN/anatomy, with labels: one on each half of the subjects, for the other half, and one on all, which lies beside
+    the weights, for use."""
+    segmenters: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Do not train segmenters: take those of another run, from its folder anatomy."""
+    segmenter_steps: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    """How long each segmenter is trained; 5000 steps where not given, 3000 in 3D."""
+    cross_fit: bool = True
+    """With --no-cross-fit, one segmenter makes the channels of the subjects that it was trained on too: to see what
+    cross-fitting brings."""
     resume: bool = False
     """Go on with the run in RUN, as if it had not been interrupted."""
     devices: int = 1
@@ -88,6 +101,7 @@ class Train:
         from vrnet.devices import find_device
         from vrnet.methods.names import parse_trainable
         from vrnet.methods.weights import load_weights
+        from vrnet.training.channels import take_channels
         from vrnet.training.fit import find_start, fit, is_first_process, validate
         from vrnet.training.loss import loss_of
         from vrnet.training.run import Run, best_row
@@ -106,10 +120,19 @@ class Train:
         with stage_progress() as stage:
             train, val = (source.split(*use, stage, print_line) for use in USES[:2])
         training = settings(method, self.preset, train, self.training_options.changes())
+        segmenters = None
+        if self.channels == "anatomy":
+            method = take_channels(method, len(train.structures))
+            found = self.add_anatomy(train, val, training)
+            if found is None:
+                print_line("Stopped while segmenters were trained. Go on with the same command and --resume.")
+                sys.exit(130 if is_first else 0)
+            train, val, segmenters = found
         with console.training_bar(str(method)) as watch:
             result = fit(
-                method, train, val, training, self.out, start_from=self.start_from, device=self.device_options.device,
-                devices=self.devices, nodes=self.nodes, resume=self.resume, watch=watch,
+                method, train, val, training, self.out, start_from=self.start_from, segmenters=segmenters,
+                device=self.device_options.device, devices=self.devices, nodes=self.nodes, resume=self.resume,
+                watch=watch,
             )  # fmt: skip
         if not result.is_finished:
             done = f"{result.step} of {training.steps} steps"
@@ -127,7 +150,36 @@ class Train:
             print_line(f"Best on validation after {best['step']} steps: {name} {best[key]:.{digits}f} ({beside}).")
             if start is not None and best_row([start, best]) is start:
                 print_line(f"{self.start_from} itself is no worse: use that, or try another --rate or more steps.")
-        print_line(f"Wrote weights.safetensors, metrics.csv and config.json in {self.out}.")
+        written = ["weights.safetensors", *(["segmenter.safetensors"] if segmenters else []), "metrics.csv"]
+        print_line(f"Wrote {', '.join(written)} and config.json in {self.out}.")
+
+    def add_anatomy(
+        self, train: "PreparedSplit", val: "PreparedSplit", training: Training
+    ) -> "tuple[PreparedSplit, PreparedSplit, Segmenters] | None":
+        """Both splits with channels, and the segmenters that made these; None if their training was stopped."""
+        from vrnet.methods.segmenter import Segmenter
+        from vrnet.training.crossfit import crossfit, prepare_channels, take_over
+        from vrnet.training.settings import settings
+
+        folder, where = self.out / "anatomy", (self.device_options.device, self.devices, self.nodes)
+        if self.segmenters is not None:
+            segmenters = take_over(self.segmenters, folder, train, val, self.cross_fit)
+        else:
+            one = Segmenter(len(train.structures))
+            changes = {"seed": training.seed, "precision": training.precision}
+            if self.segmenter_steps is not None:
+                changes["steps"] = self.segmenter_steps
+            how = settings(one, "auto", train, changes)
+            trained = crossfit(
+                one, train, val, how, folder, cross_fitted=self.cross_fit, bar=console.training_bar,
+                **dict(zip(("device", "devices", "nodes"), where, strict=True)), resume=self.resume,
+            )  # fmt: skip
+            if trained is None:
+                return None
+            segmenters = trained
+        with stage_progress() as stage:
+            progress = stage("probabilities of structures")
+            return *prepare_channels(train, val, segmenters, folder, training, *where, progress), segmenters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,7 +143,10 @@ class PreparedSplit:
         """`count` of the subjects, evenly spread over the list, in which similar subjects may be neighbours."""
         if not 1 <= count <= len(self.samples):
             raise BadInput(f"{self.split} of {self.data} has {len(self.samples)} subjects, and not {count}")
-        names = [self.names[k * len(self.samples) // count] for k in range(count)]
+        return self.choose([self.names[k * len(self.samples) // count] for k in range(count)])
+
+    def choose(self, names: Sequence[str]) -> "PreparedSplit":
+        """Some of the subjects."""
         return replace(self, samples=StoredSamples(names, self.read))
 
 

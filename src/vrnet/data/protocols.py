@@ -75,11 +75,12 @@ Purpose = Literal["training", "evaluation"]
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Pairs of one subject as a batch: its slices (and frames) in 2D, the whole volume in 3D. Images are in [0, 1],
-    both of a pair by one scaling unless pairs are made across subjects."""
+    both of a pair by one scaling unless pairs are made across subjects. They may have further channels, all in [0, 1],
+    such as probabilities of structures."""
 
     name: str
-    fixed: Float[Tensor, "b 1 *s"]
-    moving: Float[Tensor, "b 1 *s"]
+    fixed: Float[Tensor, "b c *s"]
+    moving: Float[Tensor, "b c *s"]
     spacing: tuple[float, ...]
     """Edges of a voxel in mm."""
     fixed_labels: UInt8[Tensor, "b 1 *s"] | None = None

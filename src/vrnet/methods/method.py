@@ -169,6 +169,8 @@ class Trainable(Method, Protocol):
     is_network: bool = True
     segments: bool = False
     """Whether it finds structures in images instead of the motion between them."""
+    channels: int = 0
+    """Further channels of its images, such as probabilities of structures."""
     masks: str = MASKS_OF_NETWORKS
 
     @property

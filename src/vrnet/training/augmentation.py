@@ -109,8 +109,9 @@ def augment(
     """What was drawn, applied to pairs of images, and to their labels where these are given, from the nearest voxel.
 
     Outside the images their border is repeated. Gamma, contrast and brightness change alike in both images of a pair;
-    noise is another in each."""
-    pair = sample_pair(I0, I1, transform, "bilinear")
+    noise is another in each. Further channels of images are moved as the images are, and not changed otherwise."""
+    sampled, c = sample_pair(I0, I1, transform, "bilinear"), I0.shape[1]
+    pair = sampled[:, ::c]
     pair = pair.clamp(min=1e-6).pow(beside(transform.gamma, pair))
     if transform.bias is not None:
         pair = pair * spline(transform.bias, tuple(pair.shape[2:])).exp()
@@ -125,16 +126,18 @@ def augment(
         for seed in transform.noise_seed.tolist():  # each pair has its own: others of the batch do not matter
             drawn.append(torch.randn(pair.shape[1:], generator=generator.manual_seed(seed), device=pair.device))
         pair = pair + beside(transform.noise, pair) * torch.stack(drawn)
-    pairs = [pair]
+    parts = [part for k in (0, 1) for part in (pair[:, k : k + 1], sampled[:, k * c + 1 : (k + 1) * c])]
+    pairs = [torch.cat(parts, dim=1)]
     if labels:
         fixed, moving = labels
         pairs.append(sample_pair(fixed.float(), moving.float(), transform, "nearest").to(fixed.dtype))
     swap = beside(transform.swap, pair)
-    return tuple(part for two in pairs for part in torch.where(swap, two.flip(1), two).chunk(2, dim=1))
+    exchanged = ((two, torch.cat(two.chunk(2, dim=1)[::-1], dim=1)) for two in pairs)
+    return tuple(part for two, other in exchanged for part in torch.where(swap, other, two).chunk(2, dim=1))
 
 
-def sample_pair(I0: Images, I1: Images, transform: RandomTransform, mode: str) -> Float[Tensor, "b 2 *s"]:
-    """Both images, or labels, under the random maps."""
+def sample_pair(I0: Images, I1: Images, transform: RandomTransform, mode: str) -> Float[Tensor, "b c2 *s"]:
+    """Both images with all their channels, or labels, under the random maps."""
 
     def sample(I: Images, grid: Float[Tensor, "b *s d"]) -> Images:
         return functional.grid_sample(I, grid, mode=mode, padding_mode="border", align_corners=True)

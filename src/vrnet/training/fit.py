@@ -16,16 +16,18 @@ from torch import Tensor, nn
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import in_main_thread, own_stream
 from vrnet.errors import BadInput
-from vrnet.files import exists, write_rows
+from vrnet.files import exists, write_bytes, write_rows
 from vrnet.methods.method import Card, Trainable, made_by_fields
 from vrnet.methods.names import bundled_file, is_bundled
 from vrnet.methods.weights import load_weights, read_card, save_weights, template_shape
 from vrnet.provenance import provenance
+from vrnet.training.channels import Segmenters
 from vrnet.training.loss import AnyLoss, loss_of
 from vrnet.training.pairs import Pairs
 from vrnet.training.run import (
     CHECKPOINT,
     METRICS,
+    SEGMENTER,
     WEIGHTS,
     Progress,
     Row,
@@ -68,14 +70,19 @@ Watch = Callable[[TrainingStatus], None]
 
 def fit(
     method: Trainable, train: PreparedSplit, val: PreparedSplit, settings: Training, folder: Path, *,
-    start_from: str | Path | None = None, device: str = "auto", devices: int = 1, nodes: int = 1,
-    resume: bool = False, watch: Watch = lambda status: None,
+    start_from: str | Path | None = None, segmenters: Segmenters | None = None, device: str = "auto",
+    devices: int = 1, nodes: int = 1, resume: bool = False, watch: Watch = lambda status: None,
 ) -> TrainingResult:  # fmt: skip
     """Train a method; the folder then holds what `run.py` says. Ctrl-C and SIGTERM leave a run that can be resumed.
 
-    `start_from` names weights to begin with: a bundled model or a file. `watch` is called with a TrainingStatus about
-    twice a second."""
-    run, spacing, d = Run(folder), train.samples[0].spacing, len(train.samples[0].spacing)
+    `start_from` names weights to begin with: a bundled model or a file. `segmenters` made the further channels of the
+    images, if there are any: that of all subjects then lies beside the weights, whose card names it. `watch` is called
+    with a TrainingStatus about twice a second."""
+    run, first = Run(folder), train.samples[0]
+    spacing, d, channels = first.spacing, len(first.spacing), first.fixed.shape[1] - 1
+    if method.channels != channels:
+        told = f"{method} takes images with {method.channels} further channels, and these have {channels}"
+        raise BadInput(f'{told}: choose another method, or give `channels="anatomy"`')
     start_card = None if start_from is None else read_card(find_start(str(start_from)))
     if start_card and (start_card.method, start_card.dimension) != (str(method), d):
         holds, wanted = f"{start_card.method} in {start_card.dimension}D", f"{method} in {d}D"
@@ -85,7 +92,7 @@ def fit(
         "method": str(method), "dimension": d, "data": train.data,
         "subjects": {part.split: part.names for part in (train, val)}, "training": asdict(settings),
         "start_from": None if start_from is None else str(start_from),
-    }  # fmt: skip
+    } | ({"channels": str(segmenters)} if segmenters else {})  # fmt: skip
     loss_of(method, settings)  # which fails at once where there is no such term
     pairs = Pairs.from_split(train, settings.uses_labels)
     if devices < 1 or nodes < 1:
@@ -104,6 +111,8 @@ def fit(
                 made_by["device"] = f"{fabric.world_size} x {made_by['device']}"
             if fabric.is_global_zero:
                 run.begin(config, made_by)
+                if segmenters:
+                    write_bytes(segmenters.all.read_bytes(), folder / SEGMENTER)
             fabric.barrier()
             trainer = Trainer(fabric, method, pairs.move_to(fabric.device), settings)
             if start_from is not None and not exists(folder / CHECKPOINT):
@@ -112,8 +121,13 @@ def fit(
             trained_on = f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps"
             card = Card(
                 str(method), d, spacing, "each" if train.pairs_across_subjects else "jointly", trained_on,
-                labels_in_training=settings.uses_labels or bool(start_card and start_card.labels_in_training),
+                labels_in_training=settings.uses_labels
+                or segmenters is not None
+                or bool(start_card and start_card.labels_in_training),
                 flips_in_training=settings.mirrors,
+                channels="anatomy" if segmenters else "",
+                segmenter=SEGMENTER if segmenters else "",
+                cross_fitted=segmenters.cross_fitted if segmenters else None,
                 started_from=f"{Path(str(start_from)).name} ({start_card.trained_on})" if start_card else "",
                 **made_by_fields(made_by),
             )  # fmt: skip

@@ -57,12 +57,13 @@ class Loss:
     """The sum over the devices that share a batch, if there are several: all of them call the loss."""
 
     def __call__(self, I0: Images, I1: Images, u: Field, *labels: UInt8[Tensor, "b 1 *s"]) -> Scalar:
-        """The loss of fields, given the labels of fixed and moving where there are any.
+        """The loss of fields, given the labels of fixed and moving where there are any. Further channels of images are
+        not compared.
 
         L is the mean over the pairs of 1 − Dice; B is 1 − Dice of all pairs as one, so that a label counts in a pair by
         its size there."""
         u = u.float()  # half precision cannot count voxels
-        value = self.similarity.loss(warp(I1, u), I0) + self.alpha * self.smoothness.loss(u)
+        value = self.similarity.loss(warp(I1[:, :1], u), I0[:, :1]) + self.alpha * self.smoothness.loss(u)
         if self.consistency:
             value = value + self.consistency * inverse_consistency(u)
         if labels and (self.labels_weight or self.batch_dice):

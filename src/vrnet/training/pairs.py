@@ -16,7 +16,8 @@ from vrnet.errors import BadInput
 class Pairs:
     """Pair k is images[index[k, 0]], fixed, and images[index[k, 1]], moving."""
 
-    images: Float[Tensor, "m 1 *s"]
+    images: Float[Tensor, "m c *s"]
+    """Each with its further channels, if there are any."""
     index: Integer[Tensor, "n 2"]
     spacing: tuple[float, ...]
     labels: UInt8[Tensor, "m 1 *s"] | None = None
@@ -67,7 +68,7 @@ class Pairs:
         labels = None if self.labels is None else self.labels.to(device)
         return replace(self, images=self.images.to(device), index=self.index.to(device), labels=labels)
 
-    def batch(self, chosen: Integer[Tensor, "b"], with_labels: bool = False) -> tuple[Shaped[Tensor, "b 1 *s"], ...]:
+    def batch(self, chosen: Integer[Tensor, "b"], with_labels: bool = False) -> tuple[Shaped[Tensor, "b _ *s"], ...]:
         """The fixed and the moving images of the chosen pairs, and their labels if asked for."""
         rows = self.index[chosen.to(self.index.device)]
         held = (self.images, self.labels) if with_labels and self.labels is not None else (self.images,)

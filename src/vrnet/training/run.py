@@ -1,4 +1,5 @@
-"""The folder of a run: config.json, metrics.csv, weights.safetensors (best on validation), checkpoint.safetensors."""
+"""The folder of a run: config.json, metrics.csv, weights.safetensors (best on validation), checkpoint.safetensors;
+of a method with channels also segmenter.safetensors, the network that makes them."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,8 @@ from vrnet.errors import BadInput
 from vrnet.training.settings import fill_settings
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
-FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
+SEGMENTER = "segmenter.safetensors"
+FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT, SEGMENTER)
 Row = dict[str, int | float]
 """A row of metrics.csv: the step, the mean loss since the row before, the rate, the scores on validation."""
 
@@ -33,6 +35,7 @@ class RunConfig:
     training: dict[str, Any]
     provenance: tuple[dict[str, str | None], ...]
     start_from: str | None = None
+    channels: str = ""
 
 
 @dataclass(frozen=True)

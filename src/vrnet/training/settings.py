@@ -125,6 +125,7 @@ IN_SPACE = Augmentation(rotation=15.0, tilt=10.0, scale=0.1, translation=0.05)
 JITTERED = Augmentation(rotation=45.0, swap=0.5, twins=0.1, contrast=0.2, brightness=0.1, noise=0.03, elastic=4.0)
 JITTERED_IN_SPACE = replace(IN_SPACE, flip=False, swap=0.5, contrast=0.2, brightness=0.1, noise=0.03, elastic=2.0)
 """Not mirrored: where a structure begins and ends is not the same in a mirror, and labels tell."""
+TURNED = Augmentation(rotation=45.0, swap=0.3)
 STEADY = Training(rate=4e-4, warm_up=200, clip=1.0)
 DETAIL = "0.5*L1+0.05*LNCC(radii=4,epsilon=0.05)"
 """Intensities for what is far apart, and the correlation within 9 voxels for edges."""
@@ -156,6 +157,17 @@ PRESETS = {
             scale=0.4, gamma=0.5, contrast=0.3, brightness=0.1, noise=0.05, elastic=4.0, bias=0.3, blur=1.0
         ),
     ),
+    "segmenter-volumes": Training(
+        steps=3_000, batch=4, rate=1e-3, hold=0.2, warm_up=200, clip=1.0, labels_weight=1.0,
+        augmentation=replace(JITTERED_IN_SPACE, bias=0.3, blur=1.0),
+    ),
+    "pyramid": replace(
+        STEADY, steps=3_000, alpha=0.1, similarity=DETAIL, smoothness="Bending", augmentation=TURNED,
+    ),
+    "pyramid-labels": replace(
+        STEADY, steps=5_000, alpha=0.1, similarity=DETAIL, smoothness="Bending", labels_weight=1.0,
+        augmentation=TURNED,
+    ),
     "phantom": Training(steps=250, batch=2, rate=3e-3, alpha=0.05, validate_every=50),
 }  # fmt: skip
 """The first three are the paper's; the others are ours, for fewer steps. Those called labels need the labels of those
@@ -175,9 +187,10 @@ def fill_settings(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings(method: "Trainable", preset: str, split: "PreparedSplit", changes: Mapping[str, Any]) -> Training:
     """A preset ("auto": that of the data, or else of its dimension) with the method's own α, and these changes."""
+    d = len(split.samples[0].spacing)
     if preset == "auto" and method.segments:
-        preset = "segmenter"
+        preset = {2: "segmenter", 3: "segmenter-volumes"}[d]
     if preset == "auto":
-        preset = PRESET_OF_DATA.get(split.data, PRESET_OF_DIMENSION[len(split.samples[0].spacing)])
+        preset = PRESET_OF_DATA.get(split.data, PRESET_OF_DIMENSION[d])
     own = {} if method.loss.alpha is None else {"alpha": method.loss.alpha}
     return replace(PRESETS[preset], **{**own, **changes})
