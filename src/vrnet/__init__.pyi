@@ -1,5 +1,7 @@
 from . import fields as fields
 from . import phantom as phantom
+from .cardiac.anatomy import Segmentation as Segmentation
+from .cardiac.anatomy import segment as segment
 from .cardiac.cine import CineResult as CineResult
 from .cardiac.cine import Tracking as Tracking
 from .cardiac.cine import track as track

@@ -127,22 +127,17 @@ def transform_name(k: int, frames: int) -> str:
 
 def write_results(result: "CineResult", folder: Path, progress: Progress) -> None:
     """Write all results; the transforms first, which take longest."""
-    import SimpleITK as sitk
-
     from vrnet.cardiac.strain import MEASURES, TITLES
     from vrnet.cardiac.volumes import known_ml
     from vrnet.files import write_json, write_rows
-    from vrnet.images.image import to_sitk
-    from vrnet.images.io import write_sitk
+    from vrnet.images.io import write_frames
 
     n, grid, times = len(result.cine), result.cine.grid, result.cine.times_ms
     for k, transform in enumerate(result.transforms):
         transform.save(folder / transform_name(k, n))
         progress((k + 1) / (n + 1))
     if result.labels is not None:
-        seconds = 1.0 if times is None else (times[-1] - times[0]) / (n - 1) / 1000
-        frames = [to_sitk(frame, grid) for frame in result.labels]
-        write_sitk(sitk.JoinSeries(frames, 0.0, seconds), folder / LABELS)
+        write_frames(result.labels, grid, times, folder / LABELS)
     moments = [{"frame": t, "time_ms": times[t] if times else None} for t in range(n)]
     if (volumes := result.volumes) is not None:  # of a structure that is not labelled, cells are empty
         curves = {name: known_ml(getattr(volumes, name)).round(3) for name in ("lv_ml", "rv_ml", "wall_ml")}

@@ -80,6 +80,16 @@ def write_image(image: Image, path: str | PathLike[str]) -> None:
     write_sitk(to_sitk(image.array, image.grid), path)
 
 
+def write_frames(
+    frames: Shaped[ndarray, "t *s"], grid: Grid, times_ms: tuple[float, ...] | None, path: str | PathLike[str]
+) -> None:
+    """Write the frames of a cine, time as the last axis; without times, frames are a second apart."""
+    path = Path(path)
+    check_file(path, IMAGE_SUFFIXES)
+    seconds = 1.0 if times_ms is None else (times_ms[-1] - times_ms[0]) / (len(times_ms) - 1) / 1000
+    write_sitk(sitk.JoinSeries([to_sitk(frame, grid) for frame in frames], 0.0, seconds), path)
+
+
 def check_numbers(array: Shaped[ndarray, "..."], path: Path) -> None:
     """BadInput if any number that is to be written is NaN or infinite."""
     if array.dtype.kind in "fc" and not np.isfinite(array).all():

@@ -27,6 +27,7 @@ from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
 from vrnet.methods.method import CPU, Card, Method, Scaling, Task, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
+from vrnet.methods.segmenter import REGISTERS_NOTHING
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import (
@@ -58,7 +59,10 @@ BUNDLED = {
     "hippocampus-template": "in the box: through a template of 140 T1 images cut to the hippocampus, made without "
                             "labels, in 3D",
 }  # fmt: skip
-"""Every model in the box: its name, and a line on what it is."""
+"""Every model in the box that registers: its name, and a line on what it is."""
+ANATOMY = "anatomy"
+SEGMENTERS = {ANATOMY: "learned, in the box: finds RV, wall and LV in short-axis cine MR, in 2D"}
+"""Every model in the box that finds structures in one image, and registers nothing."""
 
 
 def is_bundled(name: str) -> bool:
@@ -161,6 +165,8 @@ def kind_of(name: str) -> str | None:
 
 def find_base(name: str) -> Method | None:
     """The method of a name without brackets, if there is one; BadInput where it cannot be, as VoxelMorph-w0."""
+    if name.casefold() in SEGMENTERS:
+        raise BadInput(f"{name.casefold()} {REGISTERS_NOTHING}")
     if is_bundled(name):
         return load_bundled(name)
     return {str(method).casefold(): method for method in all_methods()}.get(name.casefold()) or parse_learned(name)

@@ -14,6 +14,7 @@ from vrnet.variational.cascade import Spacing
 from vrnet.variational.linearize import Images
 
 WIDTH, STRUCTURES = {2: 32, 3: 16}, 3
+REGISTERS_NOTHING = "finds structures in one image, and registers none: use `vrnet segment IMAGE --out LABELS`"
 
 
 @dataclass(frozen=True)

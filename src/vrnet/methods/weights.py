@@ -21,7 +21,7 @@ from vrnet.methods.baselines import Siamese, VoxelMorph, parse_baseline
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Card, Method, Trainable
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
 from vrnet.methods.pyramid import parse_pyramid
-from vrnet.methods.segmenter import Segmenter, parse_segmenter
+from vrnet.methods.segmenter import REGISTERS_NOTHING, Segmenter, parse_segmenter
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import parse_vrnet
 from vrnet.variational.cascade import Spacing, initialize
@@ -197,6 +197,11 @@ class Trained(Method):
         return next(self.model.parameters(), None) is not None  # a template has no parameters
 
     @property
+    def is_segmenter(self) -> bool:
+        """Whether it finds structures in one image, and registers none."""
+        return parse_segmenter(self.card.method) is not None
+
+    @property
     def weights(self) -> str | None:
         return self.file
 
@@ -220,6 +225,8 @@ class Trained(Method):
         return f"trained on {self.card.trained_on}: {self.card.dimension}D at {millimetres(self.card.spacing_mm)}"
 
     def build(self, d: int, device: torch.device = CPU) -> "AtSpacing":
+        if self.is_segmenter:
+            raise BadInput(f"{self} in {self.file} {REGISTERS_NOTHING}")
         if d != self.card.dimension:
             slices = 'register slices one by one (`slices="each"`; of arrays, slice_axis=)'
             whole = 'give it volumes, and register them whole (without `slices="each"`; of arrays, slice_axis=)'
