@@ -429,3 +429,60 @@ def test_a_template_is_not_averaged_over_flips(made, vrnet, hearts, tmp_path):
     words = "--weights", made[0] / "weights.safetensors", "--average"
     status, _, err = vrnet("register", fixed, moving, "--out", tmp_path / "r", *words)
     assert (status, "flips" in err) == (2, True)
+
+
+ANATOMY = "--channels", "anatomy", "--segmenter-steps", 1
+
+
+@pytest.mark.release
+def test_channels_are_cross_fitted_kept_and_used_again(train, vrnet, data, hearts, tmp_path):
+    folder, out = train("run", *ANATOMY, method="P-L2-w2")
+    assert "Wrote weights.safetensors, segmenter.safetensors, metrics.csv" in out
+    assert file_names(folder) == RUN | {"anatomy", "segmenter.safetensors"}
+    assert file_names(folder / "anatomy") == {"0", "1", "all", "probabilities.npz"}
+    assert config(folder)["method"] == "P-L2-c3-w2"
+    assert config(folder)["channels"] == "anatomy (cross-fitted)"
+    halves = [config(folder / "anatomy" / part)["subjects"]["train"] for part in "01"]
+    assert halves == [["heart0", "heart2"], ["heart1"]]
+    card = read_card(folder / "weights.safetensors")
+    assert (card.channels, card.segmenter, card.cross_fitted) == ("anatomy", "segmenter.safetensors", True)
+    kept = {path: path.read_bytes() for path in folder.rglob("*.safetensors")}
+    train("run", *ANATOMY, "--resume", method="P-L2-w2")
+    assert kept == {path: path.read_bytes() for path in folder.rglob("*.safetensors")}
+
+    again, _ = train("again", *ANATOMY[:2], "--segmenters", folder / "anatomy", method="P-L2-w2")
+    assert same(folder, again)
+    one, _ = train("one", *ANATOMY[:2], "--segmenters", folder / "anatomy", "--no-cross-fit", method="D-L2-1x1-w2")
+    assert config(one)["method"] == "D-L2-1x1-c3-w2"
+    assert file_names(one / "anatomy") == {"all", "probabilities.npz"}
+    assert read_card(one / "weights.safetensors").cross_fitted is False
+
+
+@pytest.mark.release
+def test_two_processes_share_channels(train, data, tmp_path):
+    one, _ = train("one", *ANATOMY, method="P-L2-w2")
+    words = "--out", tmp_path / "two", *QUICK, *ANATOMY, "--devices", 2
+    started = process("train", "P-L2-w2", *data, *words)
+    out, err = started.communicate(timeout=MAX_SECONDS)
+    assert (started.returncode, "Traceback" in err) == (0, False), err
+    assert out.count("Best on validation") == 1
+    for name in ("anatomy/0/", "anatomy/all/", ""):
+        a, b = (load_file(folder / f"{name}weights.safetensors") for folder in (one, tmp_path / "two"))
+        for key in a:
+            torch.testing.assert_close(b[key], a[key], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "answer"),
+    [
+        ("VoxelMorph-w2", ("--channels", "anatomy"), "VoxelMorph-w2 takes no further channels"),
+        ("P-L2-c3-w2", (), "takes images with 3 further channels, and these have 0"),
+        ("P-L2-w2", ("--segmenters", "runs"), "--segmenters"),
+        ("P-L2-w2", ("--no-cross-fit",), "--no-cross-fit"),
+        ("P-L2-w2", ("--channels", "anatomy", "--segmenters", "nowhere"), "there is no nowhere"),
+    ],
+)
+def test_channels_that_cannot_be_are_refused_before_anything_is_written(vrnet, data, tmp_path, method, words, answer):
+    status, _, err = vrnet("train", method, *data, "--out", tmp_path / "run", *QUICK, *words)
+    assert (status, answer in err) == (2, True), err
+    assert not (tmp_path / "run").exists()

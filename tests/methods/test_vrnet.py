@@ -45,6 +45,7 @@ def test_names_say_what_differs_from_the_paper():
         "D-none-3x1-w16",
         "C-L2-3x1-released-frozen",
         "R-L2-2x2-half-he-w16",
+        "D-L2-3x1-half-c3-w16",
     ):
         assert str(parse_learned(name)) == name
 
@@ -252,3 +253,36 @@ def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image
         u = model(I0, I1)
     assert u.shape == (1, d, *SIZE[d])
     assert u.isfinite().all()
+
+
+@pytest.mark.parametrize(("d", "name"), [(2, "D-L2-2x1-c2-w2"), (3, "C-L1-1x2-odd-c2-w2"), (2, "R-L2-2x1-zeros-c2-w2")])
+def test_further_channels_of_weight_nearly_0_count_for_nothing(d, name, smooth_image):
+    """In networks too; then a data step is that of the image alone."""
+    torch.manual_seed(0)
+    model = parse_learned(name).build(d)
+    I0, I1 = pair(d, smooth_image)
+    p0, p1 = (torch.rand(1, 2, *SIZE[d], generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    fields = {}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.2 if d == 2 else 0.05)
+        for beta in (1e-8, 0.5):
+            model.init.log_beta.fill_(beta).log_()
+            others = ((p0, p1), (p1, torch.zeros_like(p1)))
+            fields[beta] = [model(torch.cat([I0, a], 1), torch.cat([I1, b], 1)) for a, b in others]
+    torch.testing.assert_close(*fields[1e-8], rtol=0, atol=1e-4)
+    assert (fields[0.5][0] - fields[0.5][1]).abs().max() > 0.01
+
+
+def test_the_data_step_with_channels_is_that_of_weighed_images(smooth_image):
+    """R without an initial network: all that the weights of channels do is in the data step."""
+    torch.manual_seed(0)
+    model, plain = (parse_learned(f"R-L2-1x1-zeros{word}-w2").build(2) for word in ("-c1", ""))
+    plain.parts.load_state_dict(model.parts.state_dict())
+    I0, I1 = pair(2, smooth_image)
+    channels = torch.roll(I0, 1, 2), torch.roll(I1, 2, 3)
+    given, weighed = ([torch.cat([I, w * p], 1) for I, p in zip((I0, I1), channels, strict=True)] for w in (1.0, 0.3))
+    torch.testing.assert_close(model(*given), plain(*weighed))
+    model(*given).square().sum().backward()
+    assert model.init.log_beta.grad.abs().item() > 0

@@ -110,6 +110,11 @@ class Train:
         from vrnet.variational.cascade import Cascade, no_motion
 
         method = parse_trainable(self.method, self.settings)
+        if self.channels == "none" and (self.segmenters or self.segmenter_steps or not self.cross_fit):
+            told = "--segmenters, --segmenter-steps and --no-cross-fit are for training with channels"
+            raise BadInput(f"{told}: add --channels anatomy, or leave them out")
+        if self.channels == "anatomy":
+            take_channels(method, method.channels)
         check_lightning()  # before the data are prepared, as all of this
         source = self.source_options.source(self.data)
         device = find_device(self.device_options.device)  # which fails at once where there is none

@@ -178,6 +178,7 @@ class Trainable(Method, Protocol):
         """Channels of the first level of its networks; None stands for the paper's."""
 
     def __post_init__(self) -> None:
+        check_range({"further channels": self.channels}, most=MAX_WIDTH)
         if self.width is not None:
             check_range({"the width of a network": self.width}, 1, MAX_WIDTH)
 

@@ -79,6 +79,9 @@ class VRNet(Trainable):
     start_weights: Literal["own", "he"] = "own"
     """he: the networks of the denoisers are drawn by He's rule before training, as those of U always are, to compare
     with U. own: by PyTorch's, and their last layer starts near zero, so that an untrained one changes nothing."""
+    channels: int = 0
+    """Further channels of the images, such as probabilities of structures. The data steps compare them too, each with a
+    learned weight."""
     width: int | None = None
     """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
     theta: float = 0.1
@@ -101,6 +104,7 @@ class VRNet(Trainable):
     def __str__(self) -> str:
         words = [getattr(self, name) for name in dict.fromkeys(WORD_FIELDS.values())]
         said = [word for word in words if word in WORD_FIELDS]
+        said += [f"c{self.channels}"] if self.channels else []
         parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *said]
         return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), super().fixed_parameters)
 
@@ -120,13 +124,21 @@ class VRNet(Trainable):
         rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
         init: Initializer = no_motion
         if self.init != "zeros":
-            init = denoisers.Predict(self._net(d, 2)) if self.init == "unet" else denoisers.Noise()
+            init = denoisers.Predict(self._net(d, self._seen)) if self.init == "unet" else denoisers.Noise()
             init = denoisers.InitialFlow(init) if DENOISERS[self.denoiser].is_diffeomorphic else init
-        return Cascade(init, rows, DATA_TERMS.get(self.data, L2()).linearize).to(device)
+        linearize = DATA_TERMS.get(self.data, L2()).linearize
+        if self.channels:
+            return denoisers.WeighedCascade(denoisers.Weighed(init, self.channels), rows, linearize).to(device)
+        return Cascade(init, rows, linearize).to(device)
+
+    @property
+    def _seen(self) -> int:
+        """Channels of two images side by side."""
+        return 2 * (1 + self.channels)
 
     def _step(self, d: int) -> Step:
         kind = DENOISERS[self.denoiser]
-        net = self._net(d, 2 if kind.sees_images else d)
+        net = self._net(d, self._seen if kind.sees_images else d)
         denoise = kind.make(he_initialised(net) if self.start_weights == "he" else net)
         if self.data == NO_DATA:
             data: nn.Module = nn.Identity()
@@ -150,7 +162,7 @@ PAPER = tuple(
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    options_form = rf"((?:-(?:{'|'.join(WORD_FIELDS)}|w\d{{1,99}}))*)"
+    options_form = rf"((?:-(?:{'|'.join(WORD_FIELDS)}|c\d{{1,99}}|w\d{{1,99}}))*)"
     form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, data_words()))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     if not found:
@@ -158,7 +170,8 @@ def parse_vrnet(name: str) -> VRNet | None:
     options: dict[str, Any] = {}
     for word in filter(None, found[5].split("-")):
         known = {name.casefold(): (field, name.replace("T1", "Θ1")) for name, field in WORD_FIELDS.items()}
-        field, value = known.get(word.casefold()) or ("width", int(word[1:]))
+        number = {"c": "channels", "w": "width"}
+        field, value = known.get(word.casefold()) or (number[word[0].casefold()], int(word[1:]))
         if field in options:
             raise BadInput(f"{name} says one thing twice: give each of its words once")
         options[field] = value

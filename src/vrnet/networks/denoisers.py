@@ -3,6 +3,7 @@
 Displacements reach tens of voxels while images are in [0, 1]: fields are scaled down into a network and up out of it.
 """
 
+from collections.abc import Iterator
 from typing import cast
 
 import torch
@@ -11,11 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.fields.calculus import compose, exp, smooth, warp
-from vrnet.variational.cascade import DataStep, Initializer, Spacing, State, initialize
+from vrnet.variational.cascade import Cascade, DataStep, Initializer, Spacing, State, initialize
 from vrnet.variational.linearize import Field, Images, Masks
+from vrnet.variational.regularizers import Memory
 
 FIELD_SCALE = 10.0
 """Voxels that count as 1 to a network."""
+START_WEIGHT = 0.3
+"""β of further channels before training."""
 
 
 class Predict(nn.Module):
@@ -37,8 +41,9 @@ class Odd(nn.Module):
         super().__init__()
         self.net, self.multiple = net, cast(int, net.multiple)
 
-    def forward(self, pair: Float[Tensor, "b 2 *s"]) -> Field:
-        forth, back = self.net(torch.cat([pair, pair.flip(1)])).chunk(2)
+    def forward(self, pair: Float[Tensor, "b c *s"]) -> Field:
+        exchanged = torch.cat(pair.chunk(2, dim=1)[::-1], dim=1)
+        forth, back = self.net(torch.cat([pair, exchanged])).chunk(2)
         return (forth - back) / 2
 
 
@@ -91,7 +96,7 @@ class Noise(nn.Module):
         return one.to(I0).expand(b, -1, *s)
 
 
-def compared_images(state: State) -> Float[Tensor, "b 2 *s"]:
+def compared_images(state: State) -> Float[Tensor, "b c *s"]:
     """I0 and I1(x + u), side by side; where they are not to be compared, they are shown as equal."""
     lin = state.lin
     I1w = lin.I1w if state.is_fresh else warp(lin.I1, state.v)
@@ -113,6 +118,36 @@ def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b
     for axis, (b, n) in enumerate(zip(before, sizes, strict=True), start=2):
         out = out.narrow(axis, b, n)
     return out
+
+
+# Further channels p of images count with weights of their own: all parts see [image, β p], and β is learned.
+
+
+class Weighed(nn.Module):
+    """init([I0, β p0], [I1, β p1])."""
+
+    def __init__(self, init: Initializer, channels: int) -> None:
+        super().__init__()
+        self.init = init
+        self.log_beta = nn.Parameter(torch.full((channels,), START_WEIGHT).log())
+
+    def weigh(self, I: Images) -> Images:
+        beta = functional.pad(self.log_beta, (1, 0)).exp()  # 1 of the image
+        return I * beta.view(-1, *[1] * (I.dim() - 2))
+
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
+        return initialize(self.init, self.weigh(I0), self.weigh(I1), spacing, masks)
+
+
+class WeighedCascade(Cascade):
+    """A cascade of images with further channels, which its initialiser, a `Weighed`, weighs."""
+
+    def linearize_and_step(
+        self, row: int, v: Field, memory: Memory, I0: Images, I1: Images, spacing: Spacing = None,
+        masks: Masks | None = None, move: Field | None = None,
+    ) -> Iterator[State]:  # fmt: skip
+        weigh = cast(Weighed, self.init).weigh
+        return super().linearize_and_step(row, v, memory, weigh(I0), weigh(I1), spacing, masks, move)
 
 
 # The parts of D move everything along a flow, which does not fold: u = exp(G₁ ∗ velocity). A velocity is smoothed by a

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.fields.calculus import LINEAR_MODE, compose, repeat_border, warp, zeros
-from vrnet.networks.denoisers import FIELD_SCALE, FlowDataStep, flow
+from vrnet.networks.denoisers import FIELD_SCALE, START_WEIGHT, FlowDataStep, flow
 from vrnet.networks.unet import CONVOLUTIONS, convolutions, near_zero
 from vrnet.variational.cascade import DataStep, State
 from vrnet.variational.data_terms import DataTerm
@@ -26,8 +26,6 @@ COMPARED_FEATURES, FEATURE_WEIGHT = 4, 0.2
 """How many features the data step compares, and how much one of them weighs beside an image at most."""
 MOVE_SCALE, SEEN_SCALE = 2.0, 4.0
 """Voxels of a level that count as 1 in what its network finds, and in what it sees."""
-START_WEIGHT = 0.3
-"""β of further channels before training."""
 Features = Float[Tensor, "b f *s"]
 
 
