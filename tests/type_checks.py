@@ -5,12 +5,14 @@ a third of the time of all tests.
 """
 
 from collections import Counter
+from dataclasses import is_dataclass
 from functools import cache, partial, wraps
-from inspect import isclass
+from inspect import isclass, isgeneratorfunction
+from typing import get_type_hints
 
 import jaxtyping
 
-CHECKED_CALLS = 5
+CHECKED_CALLS = 3
 """Of each function, in each test; of none while tests are collected."""
 check_every_call = jaxtyping.jaxtyped
 calls: Counter | None = None
@@ -34,13 +36,41 @@ def check_first_calls(fn=None, *, typechecker):
     if fn is None:
         return partial(check_first_calls, typechecker=typechecker)
     if not isclass(fn):
-        return at_first(lambda: check_every_call(fn, typechecker=typechecker), fn)
+        return at_first(lambda: check_in_one_pass(fn, typechecker), fn)
     plain = fn.__init__
-    check_every_call(fn, typechecker=typechecker)
-    if fn.__init__ is not plain:  # a dataclass
-        checked = fn.__init__
-        fn.__init__ = at_first(lambda: checked, plain)
+    if is_dataclass(fn) and not hasattr(plain, "__wrapped__"):  # those written out are functions, met before
+        fn.__init__ = at_first(lambda: check_in_one_pass(plain, typechecker), plain)
     return fn
+
+
+def check_in_one_pass(plain, typechecker):
+    """The function whose arguments and result are checked, within one scope for the names of axes.
+
+    jaxtyping itself builds two functions, and checks the arguments in either, which takes twice as long. It does so
+    here where a type is known to mypy alone, which it then leaves out, and for what yields, after the scope has ended.
+    """
+    if isgeneratorfunction(plain) or not has_known_types(plain):
+        return check_every_call(plain, typechecker=typechecker)
+    checked, scope = typechecker(plain), check_every_call("context")
+
+    @wraps(plain)
+    def call(*args, **kwargs):
+        __tracebackhide__ = True
+        if jaxtyping.config.jaxtyping_disable:
+            return plain(*args, **kwargs)
+        with scope:
+            return checked(*args, **kwargs)
+
+    return call
+
+
+def has_known_types(function):
+    """Whether all its types are imported, and not only for mypy."""
+    try:
+        get_type_hints(function)
+    except NameError:
+        return False
+    return True
 
 
 def at_first(build, plain):
