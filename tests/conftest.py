@@ -1,12 +1,17 @@
-"""Shapes and types are enforced while the tests run; each worker keeps to one thread."""
+"""Shapes and types are enforced while the tests run; each worker keeps to one thread.
+
+What takes seconds to import is imported by the workers alone: they start once the first process has read this file."""
 
 import gc
 import signal
 import sys
 from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
 from shutil import copytree
 
-from jaxtyping import config
+import numpy as np
+import pytest
 
 from tests import type_checks
 
@@ -14,56 +19,50 @@ sys.dont_write_bytecode = False  # what is compiled for the checks, and for asse
 
 type_checks.install()
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-import torch  # noqa: E402
-from scipy import ndimage  # noqa: E402
-
-from vrnet.devices import set_threads  # noqa: E402
-
 pytest_plugins = ["tests.skips"]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background job is started without it
-torch.set_num_threads(1)
-set_threads(1)  # for the libraries below PyTorch
 
 SHAPES = {2: (24, 20), 3: (12, 10, 9)}
 ONE_WORKER = ("tests/paper/test_request.py", "tests/methods/test_external.py")
 """Files whose tests share what takes long to make: networks trained for several tables, and elastix, once loaded."""
 OF_TOOLS = "[FFD(", "[SyN(", "_ants"
 """What tests of other files have in their names that load elastix or ANTs, which takes seconds too."""
-EACH_ONE_WORKER = tuple(
-    f"tests/{name}.py"
-    for name in (
-        "app/test_cohort",
-        "app/test_train",
-        "verdict/test_cine",
-        "report/test_cine_page",
-        "report/test_planes",
-        "test_accuracy",
-        "test_cine_benchmark",
-        "training/test_fit",
-    )
-)
-"""Files with a fixture that takes seconds to make: two workers would make it twice."""
+MADE_ONCE = "@cache", 'scope="module"'
+"""What a file has in it whose tests share something: two workers would make it twice."""
+
+
+@cache
+def is_shared(file):
+    """Whether the tests of a file share something."""
+    text = (Path(__file__).parents[1] / file).read_text()
+    return any(word in text for word in MADE_ONCE)
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """The tests of ONE_WORKER and OF_TOOLS go to one worker, before all else, and each file of EACH_ONE_WORKER to one.
+    """The tests of ONE_WORKER and OF_TOOLS go to one worker, and those of each file that share something to one.
 
-    Any other test goes wherever there is room."""
+    Any other test goes wherever there is room, at the end, since xdist begins with what has the most tests."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ShareWork(LoadScopeScheduling):
         def _split_scope(self, nodeid):
+            file = nodeid.split("::")[0]
             if nodeid.startswith(ONE_WORKER) or any(word in nodeid for word in OF_TOOLS):
                 return "one worker"
-            return nodeid.split("::")[0] if nodeid.startswith(EACH_ONE_WORKER) else nodeid
+            return file if is_shared(file) else nodeid
 
     return ShareWork(config, log)
 
 
 def pytest_collection_finish():
-    """What is loaded by now stays: Python need not look through it for garbage again and again."""
+    """In each worker: one thread, and what is loaded by now stays, so that Python need not look through it for garbage
+    again and again."""
+    import torch
+
+    from vrnet.devices import set_threads
+
+    torch.set_num_threads(1)
+    set_threads(1)  # for the libraries below PyTorch
     gc.collect()
     gc.freeze()
 
@@ -83,9 +82,24 @@ def h(d):
 @pytest.fixture(autouse=True)
 def begin_anew():
     """No test depends on those before it: random numbers, and the calls that are checked, begin anew."""
+    import torch
+
     torch.manual_seed(0)
     np.random.seed(0)
     type_checks.begin()
+
+
+IN_FULL = "tests/verdict/test_placement.py", "tests/verdict/test_rules.py"
+"""Tests of how images lie, and of the limits of the verdict."""
+
+
+@pytest.fixture(autouse=True)
+def judge_coarsely(request, monkeypatch):
+    """Whether an image lies turned or mirrored is tried on fewer voxels: else this takes most of the time of a verdict.
+
+    But not by tests IN_FULL, nor before a release."""
+    if not request.node.nodeid.startswith(IN_FULL) and request.node.get_closest_marker("release") is None:
+        monkeypatch.setattr("vrnet.verdict.placement.MAX_COARSE_VOXELS", 1_000)
 
 
 @pytest.fixture
@@ -93,6 +107,8 @@ def as_users_run():
     """Without any check of shapes and types.
 
     For tests of whole registrations and runs, whose parts are tested with the checks elsewhere."""
+    from jaxtyping import config
+
     config.update("jaxtyping_disable", True)
     yield
     config.update("jaxtyping_disable", False)
@@ -101,6 +117,8 @@ def as_users_run():
 @pytest.fixture
 def random():
     """A seeded source of tensors: random(2, 1, 8, 8)."""
+    import torch
+
     generator = torch.Generator().manual_seed(0)
     return lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
 
@@ -108,6 +126,8 @@ def random():
 @pytest.fixture
 def smooth_image():
     """A seeded smooth image in [0, 1]: smooth_image((32, 32), sigma=3, seed=0), shape (1, 1, *s)."""
+    import torch
+    from scipy import ndimage
 
     def make(shape, sigma=2.0, seed=0, dtype=torch.float64):
         noise = np.random.default_rng(seed).standard_normal(shape)

@@ -9,9 +9,9 @@ import SimpleITK as sitk
 from scipy import ndimage
 
 from tests.data.conftest import heart, write_acdc, write_splits
+from tests.phantoms import cycle, phantom
 from vrnet import Grid, Image, write_image
 from vrnet.images.io import to_sitk
-from vrnet.phantom import cycle, phantom
 from vrnet.training.fit import fit
 
 SHAPE, SPACING = (32, 32), 8.0

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.phantoms import phantom
 from vrnet import parse, register
 from vrnet.data.hearts import ACDC
 from vrnet.evaluation.split import measure_subject, summarise
-from vrnet.phantom import phantom
 from vrnet.vocabulary import HEART
 
 pytestmark = [pytest.mark.release, pytest.mark.usefixtures("as_users_run")]

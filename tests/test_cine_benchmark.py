@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cine
-from vrnet.phantom.cycle import cycle
+from tests.phantoms import cycle
 
 SIZE = (96, 96), (1.8, 1.8), 6
 

@@ -19,6 +19,7 @@ from torch import nn
 
 from tests.app.conftest import PARTS
 from tests.models import trained
+from tests.phantoms import phantom
 from vrnet.devices import (
     CPU,
     LIBRARY,
@@ -43,7 +44,6 @@ from vrnet.images.image import Image
 from vrnet.images.io import write_image
 from vrnet.images.resample import one_thread
 from vrnet.methods.names import parse_trainable
-from vrnet.phantom import phantom
 from vrnet.registration.arrays import register
 
 META = torch.device("meta")

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import vrnet as package
+from tests.phantoms import phantom
 from tests.test_docs import ROOT, snippets
 from vrnet import app
 from vrnet.app.main import COMMANDS
 from vrnet.fields.calculus import warp
 from vrnet.methods.names import names, parse, parse_trainable
 from vrnet.paper.specs import TABLES, TableSpec
-from vrnet.phantom import phantom
 from vrnet.training.loss import loss_of
 from vrnet.training.settings import Training
 from vrnet.variational.regularizers import Diffusion

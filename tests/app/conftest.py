@@ -3,8 +3,8 @@
 import pytest
 
 from tests.data.conftest import heart, write_acdc, write_splits
+from tests.phantoms import phantom
 from vrnet import Grid, Image, Transform, write_image
-from vrnet.phantom import phantom
 
 PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
 

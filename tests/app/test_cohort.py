@@ -17,6 +17,7 @@ from scipy import stats
 from tests.app import many_registrations
 from tests.app.outputs import RESULTS
 from tests.cohort.works import make_task, write_list
+from tests.phantoms import cycle, phantom
 from vrnet import Grid, Image, Transform, write_image
 from vrnet.app import main as cli
 from vrnet.app.cohort import ending_lines, plan_lines, write_tables
@@ -25,7 +26,6 @@ from vrnet.cohort.results import CohortFolder, Plan
 from vrnet.cohort.run import run_here, run_tasks
 from vrnet.cohort.table import Subject, read_table
 from vrnet.images.io import to_sitk
-from vrnet.phantom import cycle, phantom
 
 PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
 QUICK = "--method", "Gaussian-L2", "--set", "levels=1", "--set", "warps=2"

@@ -14,13 +14,13 @@ from scipy.spatial.transform import Rotation
 
 from tests.app.outputs import read_json
 from tests.models import saved
+from tests.phantoms import phantom
 from vrnet import BadInput, Grid, Image, InputWarning, PairResult, Transform, load_method, parse, write_image
 from vrnet.app.pair_files import landmark_error, notes_on, phantom_pair, read_pair, register_files
 from vrnet.cardiac.labels import shown
 from vrnet.data.labels import read_label_names
 from vrnet.images.grid import Affine
 from vrnet.images.points import Points
-from vrnet.phantom import phantom
 from vrnet.registration.intensity import Remap
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair

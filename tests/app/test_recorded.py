@@ -11,10 +11,10 @@ import SimpleITK as sitk
 from scipy import ndimage
 
 from tests.app.outputs import OVERLAPS, file_names, read_json
+from tests.phantoms import phantom
 from vrnet import Grid, Image, read_image, write_image
 from vrnet.app.pair_files import RecordedConditions, read_pair, register_files
 from vrnet.methods.names import parse
-from vrnet.phantom import phantom
 from vrnet.vocabulary import RegistrationOptions
 
 GRID, MASK_GRID = Grid.plain((48, 48), (4.0, 4.0)), Grid.plain((96, 96), (2.0, 2.0))

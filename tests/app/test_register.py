@@ -12,8 +12,8 @@ from scipy.spatial.transform import Rotation
 
 from tests.app.outputs import METRICS, OVERLAPS, PAGES, RESULTS, file_names, read_json
 from tests.models import saved
+from tests.phantoms import phantom
 from vrnet import Grid, Image, Transform, __version__, read_image, write_image
-from vrnet.phantom import phantom
 from vrnet.provenance import commit, versions
 
 

@@ -11,11 +11,11 @@ import SimpleITK as sitk
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.phantoms import cycle
 from vrnet import Grid, Image, Transform, write_image
 from vrnet.cardiac.strain import MEASURES
 from vrnet.fields.calculus import warp
 from vrnet.images.io import to_sitk
-from vrnet.phantom import cycle
 
 GRID = Grid((48, 44, 2), (3.0, 3.0, 10.0), (-50.0, 20.0, 7.0), (0.8, -0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0))
 FRAMES = 5

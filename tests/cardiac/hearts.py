@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from vrnet.phantom import cycle
+from tests.phantoms import cycle
 
 RV, MYO, LV = 1, 2, 3
 SPACING = (1.25, 1.25, 8.0)

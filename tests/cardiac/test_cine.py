@@ -9,12 +9,12 @@ import SimpleITK as sitk
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.cardiac.cines import exact_result, with_labels_of, without_labels
+from tests.phantoms import cycle
 from vrnet import BadInput, Cine, CineResult, Grid, Image, InputWarning, Tracking, Transform, track
 from vrnet.app.track import result_table
 from vrnet.cardiac.labels import read_labels
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import read_label_names
-from vrnet.phantom import cycle
 from vrnet.registration.arrays import Repair
 from vrnet.report.cine import Film, headline, volume_table
 from vrnet.verdict.cine import verdict_as_json

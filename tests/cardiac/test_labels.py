@@ -8,12 +8,12 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import ndimage
 
+from tests.phantoms import cycle
 from vrnet import BadInput, Cine, Grid, Image, InputWarning
 from vrnet.cardiac.labels import interpret_labels, open_slices, read_labels
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import read_label_names
 from vrnet.images.io import read_cine
-from vrnet.phantom import cycle
 
 GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))
 FRAMES = np.random.default_rng(0).random((2, *GRID.shape)).astype(np.float32)

@@ -8,11 +8,11 @@ from numpy.testing import assert_allclose
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
 from tests.cardiac.hearts import MYO, SPACING, contracted_towards, moved_by, phantom_stack, ring, stack, turned
+from tests.phantoms import cycle
 from vrnet.cardiac.strain import MEASURES, green_strain, moved_contours, strain, strain_map, wall_voxels
 from vrnet.cardiac.wall import Insertions, LeftOut, anterior_direction, find_rings
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
-from vrnet.phantom import cycle
 from vrnet.report.cine import peak_table
 
 SLICE = (1.25, 1.25)
@@ -66,7 +66,8 @@ def test_a_ring_that_keeps_its_area_thickens_as_it_narrows():
 
 DIRECTIONS = {7: -90, 8: -150, 9: 150, 10: 90, 11: 30, 12: -30}
 """The middle of each mid-ventricular segment of the drawn ring: the RV at 180 degrees, the front at -90."""
-LAYOUTS = [(order, flips) for order in permutations(range(3)) for flips in product((False, True), repeat=3)]
+LAYOUTS = [(order, flips) for order in permutations(range(3)) for flips in product((False, True), repeat=3)][::5]
+"""Ten of the 48: every order of the axes, and each time other axes run the other way."""
 
 
 @pytest.mark.usefixtures("as_users_run")

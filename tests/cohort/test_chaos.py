@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from tests.disks import full_disk
+from tests.phantoms import phantom
 from vrnet import Grid, Image, write_image
-from vrnet.phantom import phantom
 
 ROOT = Path(__file__).parents[2]
 SUBJECTS, PAIRS, KILLS = 400, 3, 20

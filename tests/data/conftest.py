@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from tests.phantoms import phantom
 from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
-from vrnet.phantom import phantom
 
 SPOT_SIGMA_MM = 6.0
 

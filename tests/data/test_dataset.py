@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from tests.data.conftest import affine_of, assert_same, heart, write, write_acdc, write_splits, write_ukbb
+from tests.phantoms import phantom
 from vrnet import BadInput
 from vrnet.data.dataset import DATASETS, PHANTOMS_3D, Hippocampus, Phantoms, find_dataset
 from vrnet.data.manifest import SubjectFolder
 from vrnet.fields.calculus import warp_labels
-from vrnet.phantom import phantom
 
 
 def test_each_name_builds_a_data_set_of_that_name(tmp_path):

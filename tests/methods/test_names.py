@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 import vrnet
 from tests.models import saved, trained
+from tests.phantoms import phantom
 from vrnet.errors import BadInput, UnfitMachine
 from vrnet.fields.calculus import warp
 from vrnet.files import sha256
@@ -39,7 +40,6 @@ from vrnet.methods.names import (
 from vrnet.methods.parameters import PerDimension
 from vrnet.methods.solvers import PRESETS
 from vrnet.methods.weights import parse_learned
-from vrnet.phantom import phantom
 from vrnet.provenance import how_to_install
 
 

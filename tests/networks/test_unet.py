@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pixel_unshuffle
 
+from tests.phantoms import phantom
 from vrnet.methods.names import load_bundled
 from vrnet.networks import unet as convolution
 from vrnet.networks.denoisers import FIELD_SCALE
@@ -21,7 +22,6 @@ from vrnet.networks.unet import (
     unet_2d,
     unet_3d,
 )
-from vrnet.phantom.cycle import phantom
 
 
 @pytest.mark.parametrize(

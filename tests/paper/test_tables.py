@@ -9,6 +9,7 @@ import torch
 from scipy.stats import wilcoxon
 
 from tests.paper.fake_results import write_result
+from tests.phantoms import phantom
 from vrnet.errors import BadInput, InputWarning
 from vrnet.files import read_rows, write_rows
 from vrnet.methods.names import parse
@@ -26,7 +27,6 @@ from vrnet.paper.tables import (
     seconds_per_pair,
     significance_columns,
 )
-from vrnet.phantom import phantom
 from vrnet.provenance import versions
 
 NAMES = TABLES["initialisation"].methods

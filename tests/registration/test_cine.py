@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch.testing import assert_close
 
 from tests.models import trained
+from tests.phantoms import cycle
 from vrnet.fields.calculus import compose, smooth
 from vrnet.fields.folds import Repair, repair_folds, smallest_determinant
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine
-from vrnet.phantom import cycle
 from vrnet.registration.arrays import register
 from vrnet.registration.cine import (
     FRAMES_OF_NETWORK,

@@ -12,11 +12,11 @@ from scipy.spatial.transform import Rotation
 
 import vrnet
 from tests.models import Flow, card, trained
+from tests.phantoms import phantom
 from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, write_image
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import coverage, resample_image
 from vrnet.methods.parameters import value_in
-from vrnet.phantom import phantom
 from vrnet.registration.images import choose_slice_axis
 from vrnet.verdict.rules import run_of
 from vrnet.vocabulary import RegistrationOptions
@@ -53,6 +53,12 @@ def tv_l1_result(d):
 def brief_result(d):
     """The same with less to do."""
     return brief(*heart(d)[:2])
+
+
+def every_second_voxel(image):
+    """What takes an eighth of the time to measure."""
+    array = image.array[(slice(None, None, 2),) * image.array.ndim]
+    return Image(array, replace(image.grid, shape=array.shape, spacing=tuple(2 * h for h in image.grid.spacing)))
 
 
 def median_difference(a, b, where):
@@ -238,7 +244,7 @@ def test_where_moving_has_no_voxels_nothing_pulls_at_the_field(d):
     origin = moving.grid.points(np.full((1, d), float(margin)))[0]
     array = moving.array[cut]
     small = Image(array, Grid(array.shape, moving.grid.spacing, tuple(origin.tolist()), moving.grid.direction))
-    transform, whole = tv_l1(fixed, small).transform, tv_l1_result(d).transform
+    transform, whole = brief(fixed, small).transform, brief_result(d).transform
     assert median_difference(transform, whole, labels) < 0.2 * min(moving.grid.spacing)
     assert np.abs(transform.displacement).max() < 1.5 * np.abs(whole.displacement).max()
 
@@ -286,13 +292,13 @@ def misplaced(d):
 
 @cache
 def aligned_result(d):
-    return tv_l1(heart(d)[0], misplaced(d)[0], affine="rigid")
+    return brief(heart(d)[0], misplaced(d)[0], affine="rigid")
 
 
 def test_with_an_affine_start_it_does_not_matter_where_an_image_lies(d):
     """The whole transform brings the labels as near as that of the images in their places."""
     fixed_labels, labels = heart(d)[2], heart(d)[3]
-    in_place = tv_l1_result(d).transform.apply_labels(labels).array
+    in_place = brief_result(d).transform.apply_labels(labels).array
     whole = aligned_result(d).transform.apply_labels(misplaced(d)[1]).array
     scores = [(found == fixed_labels.array)[fixed_labels.array > 0].mean() for found in (in_place, whole)]
     assert scores[1] > scores[0] - 0.01
@@ -335,13 +341,13 @@ def test_masks_are_seen_through_the_affine_map(d):
     fixed, moving = heart(d)[0], misplaced(d)[0]
     everything = moving.with_array(np.ones(moving.grid.shape, np.uint8))
     known = aligned_result(d).affine
-    found = tv_l1(fixed, moving, affine=known, moving_mask=everything)
+    found = brief(fixed, moving, affine=known, moving_mask=everything)
     assert_array_equal(found.transform.displacement, aligned_result(d).transform.displacement)
 
 
 def test_an_affine_map_that_is_known_can_be_given(d):
     known = aligned_result(d).affine
-    again = tv_l1(heart(d)[0], misplaced(d)[0], affine=known)
+    again = brief(heart(d)[0], misplaced(d)[0], affine=known)
     assert again.affine is known
     assert_array_equal(again.transform.displacement, aligned_result(d).transform.displacement)
 
@@ -386,12 +392,12 @@ def test_a_model_in_the_world_moves_as_far_whatever_its_own_spacing(d):
 def test_weights_from_a_file_tell_their_own_parameters_and_scaling(d):
     """Not those of the untrained method of the same name, whose θ is that at the start."""
     method = Trained.of(card("R-L1-1x1", d, SPACING[d], "each"), Flow(), "w.safetensors")
-    fixed, moving, *_ = heart(d)
-    result = register_images(fixed, moving, method)
+    fixed, moving = (every_second_voxel(image) for image in heart(d)[:2])
+    result, solved = (register_images(fixed, moving, each) for each in (method, "TV-L1"))
     assert result.metrics()["parameters"] == {}
     assert run_of(result).compares_structure
-    assert tv_l1_result(d).metrics()["parameters"]["lam"] == value_in(vrnet.parse("TV-L1").lam, d)
-    assert not run_of(tv_l1_result(d)).compares_structure
+    assert solved.metrics()["parameters"]["lam"] == value_in(vrnet.parse("TV-L1").lam, d)
+    assert not run_of(solved).compares_structure
 
 
 @pytest.mark.release

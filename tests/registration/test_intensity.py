@@ -8,8 +8,8 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import vrnet
+from tests.phantoms import phantom
 from vrnet import BadInput, Grid, Image, register_images
-from vrnet.phantom import phantom
 from vrnet.registration.intensity import Remap, find_remap, fit_line
 from vrnet.registration.masks import PairMasks
 from vrnet.vocabulary import HEART
@@ -120,10 +120,9 @@ def test_images_that_are_less_alike_must_be_farther_apart_to_be_matched(noise, g
     assert (find_remap(*noisy_pair(noise, gain), EVERYWHERE) is not None) == is_matched
 
 
-@pytest.mark.parametrize("method", ["TV-L1", "short-axis"])
-@pytest.mark.parametrize(("gain", "offset"), CHANGES)
-def test_a_brighter_image_is_registered_as_well(method, gain, offset):
-    fixed, moving = hearts(2)
+@pytest.mark.parametrize(("method", "change"), [("TV-L1", 0), ("short-axis", 1), ("TV-L1", 2), ("short-axis", 2)])
+def test_a_brighter_image_is_registered_as_well(method, change):
+    (fixed, moving), (gain, offset) = hearts(2), CHANGES[change]
     found = vrnet.register(fixed, gain * moving + offset, method)
     kept = vrnet.register(fixed, gain * moving + offset, method, brightness="keep")
     off = [float((result.field - plain(2, method).field).norm(dim=0).mean()) for result in (found, kept)]

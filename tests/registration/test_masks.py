@@ -12,13 +12,13 @@ from scipy import ndimage
 
 import vrnet
 from tests.models import Flow, card, trained
+from tests.phantoms import phantom
 from vrnet import BadInput, Grid, Image, InputWarning, Trained, Transform, parse, register, register_images, write_image
 from vrnet.data.hearts import ACDC
 from vrnet.fields.calculus import smooth, warp
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Affine
 from vrnet.images.image import rescale_each, rescale_jointly
-from vrnet.phantom import phantom
 from vrnet.registration.arrays import Plan, solve
 from vrnet.registration.masks import MARGIN, PairMasks, carry_on, compared_box, content_box, cut, fade_out, inpaint
 from vrnet.registration.pair import PairResult

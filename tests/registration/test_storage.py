@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from tests.phantoms import phantom
 from tests.registration.test_images import reorient
 from vrnet import Grid, Image, register_images
-from vrnet.phantom import phantom
 
 AGREEMENT_MM = 1e-3
 BRIEF = {
@@ -59,7 +59,7 @@ def farthest_apart(images, method, turns, **options):
     expected = register_images(fixed, moving, method, **options).transform.points(x)
     assert np.linalg.norm(expected - x, axis=1).max() > 1, "there is a motion to be found"
     distances = []
-    for turn, other in zip(turns, turns[3:] + turns[:3], strict=True):
+    for turn, other in zip(turns, turns[1:] + turns[:1], strict=True):
         result = register_images(
             reorient(fixed, *map(list, turn)), reorient(moving, *map(list, other)), method, **options
         )
@@ -67,7 +67,7 @@ def farthest_apart(images, method, turns, **options):
     return max(distances)
 
 
-EITHER_ORDER = [TURNS[2][k] for k in (1, 2, 4, 7)]  # each with two ways for the axes to run
+EITHER_ORDER = [TURNS[2][k] for k in (2, 7)]  # each with two ways for the axes to run
 OFTEN = [(2, "oblique", method, EITHER_ORDER, {}) for method in (*METHODS, BRIEF["Demons"])]
 BEFORE_A_RELEASE = [
     *((2, "oblique", method, TURNS[2], {}) for method in ("TV-L1", "short-axis")),
@@ -96,7 +96,7 @@ def test_every_way_to_store_images_gives_one_transform(kind, pose, method, turns
 @pytest.mark.parametrize("turn", [((1, 0, 2), (False,) * 3), ((2, 0, 1), (True, False, True))])
 def test_the_slice_axis_is_that_of_fixed_as_it_is_stored(turn):
     fixed, moving = (reorient(image, list(turn[0]), turn[1]) for image in pair("stack"))
-    result = register_images(fixed, moving, "TV-L1")
+    result = register_images(fixed, moving, "identity")
     assert result.slice_axis == turn[0].index(2)
     assert result.transform.grid == fixed.grid
     assert result.warped.array.shape == fixed.array.shape

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.phantoms import phantom
 from tests.report.browser import find_tool, open_file, write_report
 from vrnet.fields.calculus import warp, warp_labels
 from vrnet.images.grid import Grid
-from vrnet.phantom import phantom
 from vrnet.report.pair import View
 
 SHAPE = (24, 20, 5)

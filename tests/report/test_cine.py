@@ -13,10 +13,10 @@ from PIL import Image as Picture
 from PIL import ImageSequence
 
 from tests.cardiac.cines import exact_result, with_labels_of, without_labels
+from tests.phantoms import cycle
 from tests.report.conftest import SCRIPT
 from vrnet import Cine, CineResult, Grid, Image, InputWarning
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.phantom import cycle
 from vrnet.report.cine import (
     ASSUMED_CYCLE_MS,
     BOX_MARGIN,

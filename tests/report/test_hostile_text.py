@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.cardiac.cines import exact_result
+from tests.phantoms import cycle
 from tests.report.browser import open_file, write_report
 from tests.report.conftest import METRICS
-from vrnet.phantom import cycle
 from vrnet.report.cine import Film, write_page
 from vrnet.report.cohort import Links, index_data, write_index
 

@@ -10,9 +10,9 @@ from scipy import ndimage
 from torch import nn
 from torch.optim import Adam
 
+from tests.phantoms import phantom
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
-from vrnet.phantom import phantom
 from vrnet.training.settings import Augmentation, Training
 
 QUICK = Training(steps=6, batch=2, rate=1e-3, validate_every=3, augmentation=Augmentation(tilt=5.0))

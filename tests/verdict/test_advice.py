@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
+from tests.phantoms import phantom
 from vrnet import Grid, Image, Transform, judge_images, parse
 from vrnet.methods.names import all_methods
-from vrnet.phantom import phantom
 from vrnet.verdict import advice
 from vrnet.verdict.advice import Run, advice_after
 from vrnet.verdict.cine import FINDINGS as CINE_FINDINGS

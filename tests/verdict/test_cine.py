@@ -6,6 +6,7 @@ from math import inf, pi, sin
 import numpy as np
 import pytest
 
+from tests.phantoms import cycle
 from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import strain
 from vrnet.cardiac.volumes import SliceCurves
@@ -13,7 +14,6 @@ from vrnet.cardiac.wall import HeartLabels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
 from vrnet.images.transforms import Transform
-from vrnet.phantom.cycle import cycle
 from vrnet.registration.pair import PairResult
 from vrnet.verdict.advice import Run
 from vrnet.verdict.cine import (

@@ -13,8 +13,8 @@ from scipy.spatial.transform import Rotation
 from torch.nn import functional
 
 from tests.conftest import SHAPES
+from tests.phantoms import phantom
 from vrnet import read_image, register
-from vrnet.phantom import phantom
 from vrnet.verdict.placement import (
     BINS,
     MIN_COARSE_VOXELS,

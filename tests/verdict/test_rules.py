@@ -8,13 +8,13 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
+from tests.phantoms import phantom
 from vrnet import BadInput, Grid, Image, Transform, Verdict, judge, judge_images, register, register_images
 from vrnet.data.hearts import ACDC
 from vrnet.evaluation.pair import overlap, regularity, structure_evidence
 from vrnet.fields.calculus import smooth, warp
 from vrnet.images.grid import Affine
 from vrnet.images.resample import place_image
-from vrnet.phantom import phantom
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
 from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Run
