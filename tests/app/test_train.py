@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -359,12 +361,15 @@ def test_a_pack_holds_the_splits_there_are(vrnet, hearts, tmp_path):
 # `vrnet template`.
 
 
-@pytest.fixture
-def made(vrnet, data, tmp_path):
-    """(folder, stdout) of a template of three hearts."""
-    status, out, err = vrnet("template", *data, "--out", tmp_path / "t", "--rounds", 1, "--device", "cpu")
-    assert status == 0, err
-    return tmp_path / "t", out
+@pytest.fixture(scope="module")
+def made(data, tmp_path_factory):
+    """(folder, stdout) of a template of three hearts, made once."""
+    folder, out = tmp_path_factory.mktemp("template") / "t", StringIO()
+    words = "template", *data, "--out", folder, "--rounds", 1, "--device", "cpu"
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.setattr(sys, "argv", ["vrnet", *map(str, words)])
+        cli.main()
+    return folder, out.getvalue()
 
 
 def test_a_template_is_a_method_an_image_and_a_picture(made):

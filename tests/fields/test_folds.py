@@ -67,7 +67,7 @@ def test_where_all_are_positive_the_piecewise_linear_map_is_injective(d, first):
     """Nothing moves at the border, so that the grid is mapped onto itself: then each point is covered once. Of the
     larger field, which folds, some points are covered three times."""
     shape = (9,) * 2 if d == 2 else (7,) * 3
-    points = 1 + np.random.default_rng(0).random((600, d)) * (np.array(shape) - 3)
+    points = 1 + np.random.default_rng(0).random((200, d)) * (np.array(shape) - 3)
     one_to_one, folded = barely_unfolded(shape)
     assert (times_covered(checkerboard(one_to_one[0].numpy(), first), points) == 1).all()
     larger = times_covered(checkerboard(2 * folded[0].numpy(), first), points)
@@ -142,8 +142,9 @@ def test_no_field_folds_after_repair(d):
         assert smallest_determinant(fixed).min() >= MARGIN
 
 
+@pytest.mark.parametrize("d", [2, pytest.param(3, marks=pytest.mark.release)])
 def test_displacements_whose_products_overflow_have_an_end(d):
-    u = 1e30 * smooth_noise(SHAPES[d]).float()
+    u = 1e30 * smooth_noise((8,) * d).float()
     assert smallest_determinant(u).isnan().any()
     assert smallest_determinant(unfold(u).field).min() >= MARGIN
 

@@ -387,8 +387,22 @@ def test_an_affine_transform_by_ants_moves_points_as_in_simpleitk(tmp_path):
     assert_array_equal(read_point_map(tmp_path / "x.txt").TransformPoint((1.0, 5.0, -7.0)), theirs)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "Translation", "Scale", "Affine", "Identity", "Composite"])
-def test_every_kind_of_transform_moves_points_as_in_simpleitk(tmp_path, kind):
+EVERY_KIND = [*KINDS, "Translation", "Scale", "Affine", "Identity", "Composite"]
+IN_HDF5 = "Similarity2D", "ScaleSkewVersor3D", "Identity", "Composite"
+"""Each file of HDF5 is read by a process: the other kinds are tried in it before a release."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [
+        *((kind, ".tfm") for kind in EVERY_KIND),
+        *((kind, ".mat") for kind in EVERY_KIND if kind != "Composite"),  # of which ITK writes none
+        ("Composite", ".txt"),
+        *((kind, ".h5") for kind in IN_HDF5),
+        *(pytest.param(kind, ".h5", marks=pytest.mark.release) for kind in EVERY_KIND if kind not in IN_HDF5),
+    ],
+)
+def test_every_kind_of_transform_moves_points_as_in_simpleitk(tmp_path, kind, suffix):
     if kind == "Identity":
         transform = sitk.Transform(3, sitk.sitkIdentity)
     elif kind == "Composite":
@@ -401,10 +415,9 @@ def test_every_kind_of_transform_moves_points_as_in_simpleitk(tmp_path, kind):
         start, rng = np.array(transform.GetParameters()), np.random.default_rng(0)
         transform.SetParameters((start + 0.1 * rng.random(len(start))).tolist())
     point = (1.0, 5.0, -7.0)[: transform.GetDimension()]
-    for suffix in (".tfm", ".txt" if kind == "Composite" else ".mat", ".h5"):  # ITK writes no composite as .mat
-        sitk.WriteTransform(transform, str(tmp_path / f"x{suffix}"))
-        theirs = sitk.ReadTransform(str(tmp_path / f"x{suffix}")).TransformPoint(point)
-        assert_array_equal(read_point_map(tmp_path / f"x{suffix}").TransformPoint(point), theirs)
+    sitk.WriteTransform(transform, str(tmp_path / f"x{suffix}"))
+    theirs = sitk.ReadTransform(str(tmp_path / f"x{suffix}")).TransformPoint(point)
+    assert_array_equal(read_point_map(tmp_path / f"x{suffix}").TransformPoint(point), theirs)
 
 
 # The forms of a NIfTI header

@@ -41,7 +41,9 @@ def averaged_by_hand(find, I0, I1, is_square):
     return np.moveaxis(sum(found) / len(views), -1, 0)
 
 
-@pytest.mark.parametrize("is_square", [True, False])
+@pytest.mark.parametrize(
+    ("d", "is_square"), [(2, True), (2, False), (3, False), pytest.param(3, True, marks=pytest.mark.release)]
+)
 def test_the_average_is_that_of_a_plain_loop(d, is_square, smooth_image):
     """By a network, which is not the same for a turned pair."""
     spacing = SQUARE[d] if is_square else (1.8, 1.9, 4.0)[:d]

@@ -66,9 +66,9 @@ def test_a_remembered_dual_brings_the_step_closer_to_the_exact_prox(random):
     I0, I1 = random(1, 1, 16, 16), random(1, 1, 16, 16)
     data, weight = DataStep(L1(), 1.0).double(), 0.5
     with torch.no_grad():
-        exact = Cascade(no_motion, [[Step(data, Forget(TV(200), weight))] * 30])(I0, I1)
-        warm = Cascade(no_motion, [[Step(data, Denoise(TV(2), weight))] * 30])(I0, I1)
-        cold = Cascade(no_motion, [[Step(data, Forget(TV(2), weight))] * 30])(I0, I1)
+        exact = Cascade(no_motion, [[Step(data, Forget(TV(100), weight))] * 20])(I0, I1)
+        warm = Cascade(no_motion, [[Step(data, Denoise(TV(2), weight))] * 20])(I0, I1)
+        cold = Cascade(no_motion, [[Step(data, Forget(TV(2), weight))] * 20])(I0, I1)
     assert (warm - exact).abs().mean() < (cold - exact).abs().mean() / 5
 
 
