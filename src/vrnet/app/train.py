@@ -55,7 +55,8 @@ class TrainingOptions(OPTIONS):  # type: ignore[misc, valid-type]
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train a learned method; without labels, unless --labels-weight, --batch-dice or the preset asks for them.
+    """Train a learned method; without labels, unless --labels-weight, --batch-dice, --channels or the preset asks for
+    them.
 
     Writes in RUN: config.json, all that makes the run what it is; weights.safetensors, the model that was best on
     validation, for `--weights`; metrics.csv, one row per validation; logs for tensorboard; and checkpoint.safetensors,
@@ -63,7 +64,7 @@ class Train:
     """
 
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
-    """A learned method, such as R-L1-3x2, C-L2-3x1-w32, VoxelMorph, Siamese or 2xRC-Net."""
+    """A learned method, such as P-L2, R-L1-3x2, C-L2-3x1-w32, VoxelMorph, Siamese or 2xRC-Net."""
     data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
     """A data set (acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that
     `vrnet prepare` wrote. Its splits train and val are used."""
