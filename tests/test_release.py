@@ -71,6 +71,7 @@ def test_the_wheel_is_the_package_and_nothing_else(archives):
     assert inside == {path.relative_to(ROOT / "src").as_posix() for path in files}
     assert {
         "vrnet/py.typed",
+        "vrnet/weights/anatomy.safetensors",
         "vrnet/weights/short_axis.safetensors",
         "vrnet/weights/short_axis_cine.safetensors",
         "vrnet/weights/hippocampus.safetensors",

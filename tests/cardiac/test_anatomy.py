@@ -131,6 +131,15 @@ def test_pixels_may_have_any_size(pixel):
         assert both / ((labels == label).sum() + (found.labels == label).sum()) > 0.9
 
 
+def test_a_cine_without_an_lv_in_a_frame_has_no_ejection_fraction():
+    labels = np.stack([stack_of(1.0)] * 3)
+    labels[1] = np.where(labels[1] == LV, 0, labels[1])
+    found = segment(Cine(drawn(labels), Grid.plain((72, 72, 2), (1.25, 1.25, 8.0))), weights=fake())
+    assert found.level == "failed"
+    assert any("33 % of the frames" in reason for reason in found.reasons)
+    assert "LV" not in found.ejection_fractions_percent
+
+
 def test_a_cine_has_labels_of_every_frame_and_an_ejection_fraction(tmp_path):
     sizes = 1 - 0.3 * np.sin(np.pi * np.arange(6) / 6) ** 2
     labels = np.stack([stack_of(size) for size in sizes])
@@ -226,6 +235,21 @@ def test_hearts_of_validation_are_found():
                     for k in (1, 2, 3)]  # fmt: skip
             assert np.mean(dice) > 0.85
             assert found.level != "failed"
+
+
+@pytest.mark.release
+@pytest.mark.usefixtures("as_users_run")
+@needs_data
+def test_an_image_that_is_cut_to_the_heart_is_segmented_as_the_whole():
+    (patient,) = validation_patients(1)
+    whole = read_image(DATA / "acdc" / patient / f"{patient}_frame01.nii.gz")
+    found = segment(whole)
+    cut = [slice(max(0, at.min() - 12), at.max() + 13) for at in np.nonzero(found.labels)[:2]]
+    alone = segment(whole.array[*cut], spacing=whole.grid.spacing)
+    assert alone.level == "good"
+    for label, least in {RV: 0.75, MYO: 0.9, LV: 0.9}.items():
+        both = [each == label for each in (alone.labels, found.labels[*cut])]
+        assert 2 * (both[0] & both[1]).sum() / (both[0].sum() + both[1].sum()) > least
 
 
 def unlike_hearts():

@@ -18,6 +18,7 @@ from nibabel.spatialimages import SpatialImage
 from numpy import ndarray
 from scipy import ndimage
 from torch import Tensor
+from torch.nn import functional
 
 from vrnet.cardiac.volumes import Volumes, volumes
 from vrnet.data.labels import fill_holes
@@ -81,6 +82,9 @@ class Planes:
 MIN_SMOOTHED_FRAMES = 8
 """Cines of fewer frames have too long a step between them to be smoothed over time."""
 MAX_BATCH_PIXELS = 2_000_000
+FIELD_MM = 288.0
+"""The side of the slices that networks of hearts are trained on. Of images cut to the heart, which would be less, they
+lose the heart: these get a black margin."""
 
 
 class Seen(NamedTuple):
@@ -100,13 +104,15 @@ def look(planes: Float[Tensor, "t k h w"], spacing: tuple[float, ...], anatomy: 
         np.ones((t, k)),
     )
     step = max(1, MAX_BATCH_PIXELS // (h * w))
+    top, left = (max(0, round((FIELD_MM / edge - n) / 2)) for n, edge in zip((h, w), spacing, strict=True))
+    inside = slice(top, top + h), slice(left, left + w)
     for number in range(k):
         parts = []
         for first in range(0, t, step):
-            I = planes[first : first + step, number, None]
+            I = functional.pad(planes[first : first + step, number, None], (left, left, top, top))
             p, turned = anatomy.probabilities(I, spacing), anatomy.probabilities(I.flip(2, 3), spacing).flip(2, 3)
             agreement[first : first + step, number] = overlap(p[:, 1:], turned[:, 1:]).cpu().numpy()
-            parts.append(((p + turned) / 2).cpu())
+            parts.append(((p + turned) / 2)[:, :, *inside].cpu())
             tell((number + (first + len(I)) / t) / k)
         p = torch.cat(parts)
         if t >= MIN_SMOOTHED_FRAMES:  # a cycle: the last frame is followed by the first
@@ -309,6 +315,7 @@ RULES = (
     Rule("sure", 0.75, 0.4, "Slices that the network is unsure of got no labels: {missing:.0%} of what it found."),
     Rule("size", 1.0, 0.85, "The size is not that of a heart: the left ventricle is {across:.0f} mm across at most."),
     Rule("slices", 1.0, -inf, "A single slice of the stack shows a heart."),
+    Rule("frames", 1.0, 0.8, "In {lost:.0%} of the frames no left ventricle was found."),
 )  # fmt: skip
 ACROSS_MM = 30.0, 110.0
 """The least and the largest diameter of the LV with its wall, in the slice where it is largest."""
@@ -334,6 +341,7 @@ def summarise(evidence: SliceEvidence, kept: Bool[ndarray, "t k"]) -> dict[str, 
         "sure": float(labelled.sum() / heart.sum()) if found else 0.0,
         "size": min(across / ACROSS_MM[0], ACROSS_MM[1] / max(across, 1e-6)),
         "across": across,
+        "frames": float((np.where(kept, evidence.cavity_mm2, 0) > 0).any(1).mean()),
         "slices": 1.0 if shown.sum() > 1 or heart.shape[1] == 1 else 0.0,
     }
 
@@ -342,7 +350,7 @@ def judge(numbers: dict[str, float]) -> tuple[Level, tuple[str, ...]]:
     """The level, and the reasons for it, the gravest first."""
     if not numbers["across"]:
         return "failed", (NO_HEART,)
-    said = numbers | {"missing": 1 - numbers["sure"]}
+    said = numbers | {"missing": 1 - numbers["sure"], "lost": 1 - numbers["frames"]}
     broken = [rule for rule in RULES if numbers[rule.name] < rule.look]
     grave = [rule for rule in broken if numbers[rule.name] < rule.failed]
     broken = grave + [rule for rule in broken if rule not in grave]
@@ -403,9 +411,11 @@ class Segmentation:
 
     @property
     def ejection_fractions_percent(self) -> dict[str, float]:
-        """{ventricle: 100 (largest − smallest) / largest volume} of a cine; empty of an image."""
-        found = self.volumes.ejection_fractions_percent if isinstance(self.image, Cine) else {}
-        return {name: value for name, value in found.items() if isfinite(value)}
+        """{ventricle: 100 (largest − smallest) / largest volume} of a cine; empty of an image, and without
+        what is not found in every frame."""
+        curves = {"LV": self.volumes.lv_ml, "RV": self.volumes.rv_ml} if isinstance(self.image, Cine) else {}
+        found = self.volumes.ejection_fractions_percent
+        return {name: found[name] for name, curve in curves.items() if curve.all()}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the labels on the image's own grid, four axes of a cine, in the format of the file's ending."""
@@ -448,7 +458,9 @@ def segment(
         seen = look(I, planes.spacing, Anatomy(model), progress or (lambda part: None))
     labels = clean(seen.labels, planes.spacing)
     evidence = measure(labels, seen, split, planes.spacing)
-    kept = evidence.confidence >= UNSURE
+    known = np.isfinite(evidence.confidence)  # the mean over a cine: no slice comes and goes by chance
+    means = np.where(known, evidence.confidence, 0).sum(0) / np.maximum(known.sum(0), 1)
+    kept = known & (means >= UNSURE)
     labels[~kept] = 0
     numbers = summarise(evidence, kept)
     level, reasons = judge(numbers)
