@@ -10,6 +10,8 @@ AffineStart = Literal["none", "rigid", "affine"]
 """How images are aligned before they are registered."""
 Brightness = Literal["match", "keep"]
 """What may be done about images of which one is plainly brighter."""
+Channels = Literal["auto", "none", "anatomy", "labels"]
+"""By what images are matched beside their intensities."""
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where to compute."""
 Folds = Literal["repair", "keep"]
@@ -40,6 +42,9 @@ class RegistrationOptions:
     match_intensities: bool = False
     """Match the histogram of MOVING to FIXED while registering, for larger intensity differences. Not for the beating
     heart."""
+    channels: Channels = "auto"
+    """Match images also by what they show: by the probabilities of structures that the segmenter in the box finds
+    (anatomy), or by the labels given for both (labels). auto: as the method was trained; none for others."""
     folds: Folds = "repair"
     """Repair folds of the field with the smallest change that removes them, or keep the field as it is."""
     device: DeviceChoice = "auto"

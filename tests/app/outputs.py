@@ -24,6 +24,7 @@ METRICS = {
     "affine",
     "intensities_matched",
     "brightness",
+    "channels",
     "files",
     "parameters",
     "options",

@@ -322,6 +322,24 @@ def test_a_brighter_image_is_noted_with_how_to_keep_it(vrnet, files, tmp_path):
     assert "equally bright" not in vrnet("register", *words, "--brightness", "keep")[1]
 
 
+def test_labels_that_were_matched_are_told_as_no_evidence_also_of_the_recorded_transform(vrnet, files, tmp_path):
+    pair = files / "fixed.nii.gz", files / "moving.nii.gz"
+    labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
+    words = "--method", "TV-L1(levels=1,warps=2)", "--channels", "labels", "--out", tmp_path / "out"
+    _, out, _ = vrnet("register", *pair, *labels, *words)
+    told = "Labels of both images were matched: the overlap of these is what was asked for, and no evidence"
+    assert told in " ".join(out.split())
+    metrics = read_json(tmp_path / "out" / "metrics.json")
+    assert (metrics["channels"], metrics["options"]["channels"]) == ("labels", "labels")
+    transform, again = tmp_path / "out" / "transform.nii.gz", tmp_path / "again.json"
+    _, out, _ = vrnet("evaluate", transform, "--fixed", pair[0], "--moving", pair[1], *labels, "--out", again)
+    assert told in " ".join(out.split())
+    assert read_json(again)["channels"] == "labels"
+    status, _, err = vrnet("register", *pair, *words)
+    assert status == 2
+    assert "give --fixed-labels and --moving-labels" in " ".join(err.split())
+
+
 def test_metrics_name_files_parameters_and_options(vrnet, files, tmp_path):
     words = "--method", "TV-L1", "--set", "lam=0.2", "--folds", "keep", "--out", tmp_path
     vrnet("register", files / "fixed.nii.gz", files / "moving.nii.gz", *words)
@@ -330,8 +348,8 @@ def test_metrics_name_files_parameters_and_options(vrnet, files, tmp_path):
     assert metrics["parameters"]["lam"] == 0.2
     assert metrics["parameters"].keys() >= {"warps", "levels", "theta"}
     assert metrics["options"] == {
-        "affine": "none", "slices": "auto", "brightness": "match", "match_intensities": False, "folds": "keep",
-        "device": "auto",
+        "affine": "none", "slices": "auto", "brightness": "match", "match_intensities": False, "channels": "auto",
+        "folds": "keep", "device": "auto",
     }  # fmt: skip
 
 

@@ -47,6 +47,15 @@ def hearts(tmp_path):
     return replace(four, samples=(first, replace(second, **gone), *others))
 
 
+def test_labels_that_were_matched_are_said_to_be_no_test(hearts, tmp_path):
+    found = {kind: evaluate_split(silent, QUICK, hearts, tmp_path / kind, channels=kind) for kind in ("none", "labels")}
+    assert [summary["channels"] for summary in found.values()] == ["none", "labels"]
+    assert "no evidence" in json.loads((tmp_path / "labels" / "summary.json").read_text())["labels"]
+    assert "labels" not in found["none"]
+    dice_none, dice_labels = (summary["metrics"]["dice_mean"]["mean"] for summary in found.values())
+    assert dice_labels > dice_none
+
+
 def without_seconds(folder):
     """metrics.csv and summary.json, but for what time says, and which machine."""
     with (folder / "metrics.csv").open(newline="") as file:
@@ -127,7 +136,8 @@ def test_the_tables_are_to_the_bit_those_of_a_plain_loop(hearts, tmp_path):
     header, lines, summary = without_seconds(tmp_path / "engine")
     metrics, unregistered = json_ready(summarise(rows)), json_ready(summarise(before))
     kept = {"method": str(QUICK.load()), "weights": None, "data": "phantom", "split": "test", "folds": "keep",
-            "subjects": 4, "metrics": metrics, "before": unregistered, "provenance": summary["provenance"]}  # fmt: skip
+            "channels": "none", "subjects": 4, "metrics": metrics, "before": unregistered,
+            "provenance": summary["provenance"]}  # fmt: skip
     (tmp_path / "loop" / "summary.json").write_text(json.dumps(kept))
     assert (header, lines, summary) == without_seconds(tmp_path / "loop")
     assert list(json.loads((tmp_path / "engine" / "summary.json").read_text())) == list(kept)

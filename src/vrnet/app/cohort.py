@@ -185,7 +185,8 @@ class Cohort:
         if are_cines:
             if names:
                 heart_of(names)  # which fails at once if the wall has no name
-            options = RegistrationOptions(slices=self.options.slices, device=self.options.device)
+            kept = ("slices", "channels", "device")
+            options = RegistrationOptions(**{name: getattr(self.options, name) for name in kept})
             if options != self.options:
                 raise BadInput("cines are tracked: leave out --affine, --brightness, --match-intensities and --folds")
         return SubjectWork(method, options, self.report, self.bids, tuple(names.items()), are_cines)

@@ -11,7 +11,7 @@ from rich.text import Text
 from vrnet.app import arguments as args
 from vrnet.app import console
 from vrnet.errors import BadInput, counted
-from vrnet.vocabulary import RegistrationOptions, Slices, Space
+from vrnet.vocabulary import Channels, RegistrationOptions, Slices, Space
 
 NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
 """TV-L1(lam=0.15) or TV-L1(lam=0.15)+average, which have a dot and are no files."""
@@ -60,6 +60,9 @@ class Evaluate:
     `vrnet prepare` wrote."""
     folds: Literal["auto", "repair", "keep"] = "auto"
     """Repair the folds of what the method finds, or keep them. auto: repair on a pair, keep on a data set."""
+    channels: Channels = "auto"
+    """Match images also by the probabilities of structures (anatomy), or by their labels, whose overlap is then no
+    test. auto: as the method was trained; none for others."""
     split: args.Name = "test"
     """Which subjects: any split named in split.csv."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None
@@ -94,8 +97,9 @@ class Evaluate:
             if self.label_names is not None:
                 subjects = replace(subjects, structures=rename_structures(subjects.structures, self.label_names))
             summary = evaluate_split(
-                stage, method, subjects, self.out, device, folds, jobs=self.jobs, say=console.print_line
-            )
+                stage, method, subjects, self.out, device, folds, channels=self.channels, jobs=self.jobs,
+                say=console.print_line,
+            )  # fmt: skip
         title = console.method_title(summary["method"], summary.get("weights"))
         of_what = f"{counted(summary['subjects'], 'subject')} ({summary['data']}, {summary['split']})"
         table = console.numbers_table(f"{title} on {of_what}", "before", "mean", "std")
@@ -127,7 +131,7 @@ class Evaluate:
         args.refuse_options(self, ("jobs", "split", *args.OF_A_SPLIT), "on a pair: leave that out, or give --data")
         is_file = Path(self.method).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(self.method)
         if is_file or (exists(Path(self.method) / TRANSFORM) and find_base(self.method) is None):
-            is_file, of_a_method = True, ("weights", "settings", "average", "slices", "folds")
+            is_file, of_a_method = True, ("weights", "settings", "average", "slices", "folds", "channels")
             args.refuse_options(self, of_a_method, f"on {self.method}, a transform: leave that out")
         else:
             ignoring = "ignore_masks", "ignore_recorded"
@@ -162,7 +166,9 @@ class Evaluate:
                 result = recorded.result(pair, Transform.load(self.method, pair.fixed.grid), self.method)
             else:
                 folds = "repair" if self.folds == "auto" else self.folds
-                options = RegistrationOptions(slices=self.slices, folds=folds, device=self.device_options.device)
+                options = RegistrationOptions(
+                    slices=self.slices, channels=self.channels, folds=folds, device=self.device_options.device
+                )
                 result = register_pair(pair, self.method_options.spec(self.method).load(), options, stage)
             stage("measuring")
             command = "evaluate FILE" if is_file else "evaluate"

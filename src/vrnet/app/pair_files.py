@@ -24,6 +24,7 @@ from vrnet.images.resample import FULL_COVERAGE_PERCENT, coverage
 from vrnet.images.transforms import RESULT, Transform, read_itk, write_itk
 from vrnet.methods.method import Method
 from vrnet.phantom import Phantom
+from vrnet.registration.channels import LABELS_MATCHED
 from vrnet.registration.images import register_pair
 from vrnet.registration.intensity import Remap
 from vrnet.registration.pair import ImagePair, PairResult
@@ -129,6 +130,7 @@ class PairRecord:
     options: RegistrationOptions
     affine: dict[str, str | float] | None
     brightness: Remap | None
+    channels: str = "none"
     mask_paths: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
@@ -221,7 +223,9 @@ class RecordedConditions:
             place = self.transform.with_name(METRICS)
             warn_of_input(f"{self.transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
                           "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
-        conditions: dict[str, Any] = {"remap": self.record.brightness, "options": self.record.options}
+        conditions: dict[str, Any] = {
+            "remap": self.record.brightness, "options": self.record.options, "channels": self.record.channels,
+        }  # fmt: skip
         return PairResult(**vars(pair), transform=transform, warped=warped, method=name, affine=affine, **conditions)
 
 
@@ -259,6 +263,8 @@ def notes_on(result: PairResult, command: str = "register") -> list[str]:
             )
     if len(result.label_maps) == 1:
         notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
+    if result.channels == "labels" and result.label_maps:
+        notes.append(LABELS_MATCHED)
     if result.are_names_told_by_files:
         notes.append(f"Structures are {result.naming}. (--label-names says otherwise.)")
     if (remap := unmatched_brightness(result)) is not None:

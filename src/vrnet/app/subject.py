@@ -39,7 +39,7 @@ class SubjectWork:
 
     method: MethodSpec
     options: RegistrationOptions
-    """Of which tracking knows slices and device."""
+    """Of which tracking knows slices, channels and device."""
     report: bool = False
     bids: bool = False
     """Whether files have the names of BIDS derivatives."""
@@ -50,11 +50,13 @@ class SubjectWork:
     def recipe(self) -> Recipe:
         """What results depend on beside their inputs. The device is not in it: a run may go on elsewhere."""
         options = {name: value for name, value in self.options.as_json().items() if name != "device"}
+        if self.are_cines:
+            options = {"tracked": True, "slices": options["slices"], "channels": options["channels"]}
         return json_ready(
             {
                 "method": str(self.method.load()),
                 "weights": self.method.weights_sha256,
-                **({"tracked": True, "slices": self.options.slices} if self.are_cines else options),
+                **options,
                 "report": self.report,
                 "bids": self.bids,
                 "label_names": dict(self.label_names),
@@ -105,6 +107,7 @@ class SubjectWork:
             labels=subject.path("labels"),
             frame=int(subject.values.get("frame", 0)),
             slices=self.options.slices,
+            channels=self.options.channels,
             label_names=dict(self.label_names) if self.label_names and "labels" in subject.files else None,
             device=self.options.device,
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vrnet.app import arguments as args
 from vrnet.errors import Progress, counted, in_runs, numbered
-from vrnet.vocabulary import Slices
+from vrnet.vocabulary import Channels, Slices
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,6 +46,8 @@ class Track:
     """Any name that `vrnet methods` lists."""
     slices: Slices = "auto"
     """Track each slice by itself, or all together."""
+    channels: Channels = "auto"
+    """Match frames also by the probabilities of structures (anatomy)."""
     method_options: args.Group[args.MethodOptions]
     device_options: args.Group[args.DeviceOptions]
 
@@ -70,7 +72,7 @@ class Track:
             check_set(self.out, names)
             result = track(
                 cine, method, labels=self.labels, frame=self.frame, slices=self.slices, label_names=self.label_names,
-                device=self.device_options.device, progress=stage("tracking"),
+                channels=self.channels, device=self.device_options.device, progress=stage("tracking"),
             )  # fmt: skip
             stage("measuring")
             verdict = result.metrics()["verdict"]  # what takes long is kept: not while files are written

@@ -29,7 +29,7 @@ from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.provenance import versions
 from vrnet.registration.cine import motion_of, plan_tracking, propagate_labels, track_motion
-from vrnet.vocabulary import Slices
+from vrnet.vocabulary import Channels, Slices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +70,8 @@ class CineResult:
     """The solver that found how slices turn, where a network found how they contract."""
     refined_by: str | None = None
     """The solver that refined what a network found."""
+    channels: str = "none"
+    """By what the method matched frames beside their intensities: none, or anatomy."""
     reference_labels: Image | None = None
     heart: HeartLabels | None = None
     """Which labels are the ventricles and the wall; None without labels."""
@@ -219,7 +221,7 @@ class CineResult:
             "cine": cine.name, "doubt": cine.doubt or None, "counting": COUNTING,
             "frames": len(cine), "reference": self.frame,
             "shape": cine.grid.shape, "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms,
-            "method": self.method, "weights": self.weights,
+            "method": self.method, "weights": self.weights, "channels": self.channels,
             "turned_by": self.turned_by, "refined_by": self.refined_by, "device": self.device, "seconds": self.seconds,
             "slice_by_slice": self.slice_axis is not None,
             "closure_mm": {"definition": CLOSURE, **self.closure_mm},
@@ -270,6 +272,7 @@ def track(
     labels: ImageLike | None = None,
     frame: int = 0,
     slices: Slices = "auto",
+    channels: Channels = "auto",
     heart: HeartLabels | None = None,
     label_names: str | LabelNames | None = None,
     device: str = "auto",
@@ -284,7 +287,7 @@ def track(
     Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its cavity; a lone value is the wall, but a lone 3 that
     encloses little the cavity), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which names
     other structures too. Where no method is named, the bundled model tracks stacks slice by slice, and Gaussian-LNCC
-    tracks volumes; `slices` are as in `register_images`."""
+    tracks volumes; `slices` and `channels` are as in `register_images`; a cine has no labels to match."""
     names = {} if label_names is None else read_label_names(label_names)
     if names and heart is not None:
         raise BadInput("labels are explained twice: give `heart` or `label_names`")
@@ -294,11 +297,12 @@ def track(
     if not 0 <= frame < len(whole):
         raise BadInput(f"{whole.name} has frames 0 to {len(whole) - 1}: the reference `frame` cannot be {frame}")
     known = () if labels is None else read_labels(labels, whole, heart, names)
-    plan, start = plan_tracking(whole, method, slices, device), perf_counter()
+    plan, start = plan_tracking(whole, method, slices, device, channels), perf_counter()
     fields, closing, repairs = track_motion(whole, plan, frame, progress)
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
     axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
     return CineResult(
         whole, frame, fields, closing, axis, str(plan.method), plan.method.weights, plan.device.type, seconds, repairs,
-        None if turning is None else str(turning), None if refinement is None else str(refinement), *known,
+        None if turning is None else str(turning), None if refinement is None else str(refinement),
+        plan.channels.kind, *known,
     )  # fmt: skip

@@ -57,6 +57,7 @@ def run_measures(result: PairResult) -> dict[str, Any]:
     seen: dict[str, Any] = {
         "affine": result.affine.summary() if result.affine else None,
         "intensities_matched": result.is_matched,
+        "channels": result.channels,
         "brightness": None if result.remap is None else asdict(result.remap),
     }
     if result.is_from_file:

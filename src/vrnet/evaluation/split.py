@@ -32,19 +32,26 @@ from vrnet.methods.names import MethodSpec
 from vrnet.methods.weights import warn_if_far
 from vrnet.networks.denoisers import Noise
 from vrnet.provenance import __version__, commit, provenance
+from vrnet.registration.channels import LABELS_MATCHED, ImageChannels
 from vrnet.variational.cascade import Initializer
-from vrnet.vocabulary import Folds
+from vrnet.vocabulary import Channels, Folds
+
+INTENSITIES_ALONE = ImageChannels()
 
 
 def measure_subject(
-    sample: Sample, find: Initializer, structures: Mapping[str, int], device: torch.device = CPU, folds: Folds = "keep"
-) -> Row:
+    sample: Sample, find: Initializer, structures: Mapping[str, int], device: torch.device = CPU,
+    folds: Folds = "keep", channels: ImageChannels = INTENSITIES_ALONE,
+) -> Row:  # fmt: skip
     """The scores of one subject, each the mean over its pairs, and seconds per pair: overlaps where both have labels,
     the end-point error where the motion is known, of labelled voxels if fixed has labels."""
     start = perf_counter()
     with torch.inference_mode():
-        pairs = zip(sample.fixed.to(device), sample.moving.to(device), strict=True)
-        u = torch.cat([find(I0[None], I1[None], sample.spacing) for I0, I1 in pairs])
+        L0, L1, h = sample.fixed_labels, sample.moving_labels, sample.spacing
+        labels = None if L0 is None or L1 is None else (L0.to(device), L1.to(device))
+        images = channels.beside_pair(sample.fixed.to(device), sample.moving.to(device), h, labels)
+        pairs = zip(*images, strict=True)
+        u = torch.cat([find(I0[None], I1[None], h) for I0, I1 in pairs])
         check_finite(u, sample.name)
         u = (unfold(u).field if folds == "repair" else u).cpu()
     seconds = (perf_counter() - start) / len(sample.fixed)
@@ -86,7 +93,7 @@ METRICS, SUMMARY = "metrics.csv", "summary.json"
 
 def evaluate_split(
     stage: Stage, method: MethodSpec, pairs: PreparedSplit, folder: Path, device: str = "cpu", folds: Folds = "keep", *,
-    jobs: int = 1, say: Callable[[str], None] = lambda line: None,
+    channels: Channels = "auto", jobs: int = 1, say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter.
 
@@ -99,10 +106,12 @@ def evaluate_split(
     place = find_device(device, ready.devices)
     ready.build(len(first.spacing))  # which fails at once if it is for another dimension
     warn_if_far(ready, first.spacing)
-    work = MeasureSubject(method, pairs.read, dict(pairs.structures), place.type, folds)
+    seen = ImageChannels.of(ready, channels, len(first.spacing), first.spacing)
+    work = MeasureSubject(method, pairs.read, dict(pairs.structures), place.type, folds, seen.kind)
     weights = None if ready.weights is None else method.weights_sha256  # `default` may come to a solver
     recipe: Recipe = json_ready(  # what scores depend on beside the images; seconds are among them, so the device too
-        {"method": str(ready), "weights": weights, "folds": folds, "device": place.type, "data": pairs.data,
+        {"method": str(ready), "weights": weights, "folds": folds, "channels": seen.kind,
+         "device": place.type, "data": pairs.data,
          "structures": work.structures, "vrnet": __version__, "commit": commit()}
     )  # fmt: skip
     subjects = []
@@ -126,6 +135,7 @@ def evaluate_split(
     rows, before, failed = read_results(task, subjects)
     summary: dict[str, Any] = {
         "method": str(ready), "weights": ready.weights, "data": pairs.data, "split": pairs.split, "folds": folds,
+        "channels": seen.kind, **({"labels": LABELS_MATCHED} if seen.kind == "labels" else {}),
         "subjects": len(rows), "metrics": summarise(rows), "before": summarise(before), "provenance": provenance(place),
         **({"failed": failed} if failed else {}),
     }  # fmt: skip
@@ -144,31 +154,34 @@ class MeasureSubject:
     structures: dict[str, int]
     device: str
     folds: Folds
+    channels: Channels
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
         sample = self.read(subject.carried[0])
-        method, find = build_once(self.method, self.device, tuple(sample.fixed.shape[1:]), sample.spacing)
+        shape = tuple(sample.fixed.shape[1:])
+        method, find, channels = build_once(self.method, self.device, shape, sample.spacing, self.channels)
         with threads_for(method.is_network, sample.fixed[0].numel()):
-            after = measure_subject(sample, find, self.structures, torch.device(self.device), self.folds)
+            after = measure_subject(sample, find, self.structures, torch.device(self.device), self.folds, channels)
             before = subject_overlaps(sample, zeros(sample.fixed), self.structures)
             return {"after": after, "before": {"subject": sample.name, **before}}
 
 
 @lru_cache(maxsize=1)
 def build_once(
-    choice: MethodSpec, device: str, shape: tuple[int, ...], spacing: tuple[float, ...]
-) -> tuple[Method, Initializer]:
+    choice: MethodSpec, device: str, shape: tuple[int, ...], spacing: tuple[float, ...], channels: Channels
+) -> tuple[Method, Initializer, ImageChannels]:
     """The method, and what finds the field of a pair of this shape and spacing, built once for subjects that are alike:
     a network on a GPU is recorded as a CUDA graph, which works for one shape alone."""
     ready = choice.load().resolve(len(spacing), spacing)
     find = ready.build(len(spacing), torch.device(device))
+    seen = ImageChannels.of(ready, channels, len(spacing), spacing)
     is_random = isinstance(find, nn.Module) and any(isinstance(part, Noise) for part in find.modules())
     if device != "cuda" or not ready.is_network or is_random:
-        return ready, find
+        return ready, find, seen
     with torch.inference_mode():
-        blank = torch.zeros(1, *shape, device=device)
+        blank = torch.zeros(1, 1 + seen.count, *shape[1:], device=device)
         replay = capture_graph(lambda I0, I1: find(I0, I1, spacing), blank, blank)
-    return ready, lambda I0, I1, spacing=None, masks=None: replay(I0, I1).clone()
+    return ready, lambda I0, I1, spacing=None, masks=None: replay(I0, I1).clone(), seen
 
 
 def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[Row], dict[str, str]]:

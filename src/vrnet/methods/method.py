@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import torch
@@ -91,6 +91,8 @@ class Method(Protocol):
     """Where it can run."""
     is_trainable: bool = False
     """Whether it must be trained, and given weights, before it can register."""
+    takes_channels: bool = False
+    """Whether it matches further channels of images, whatever they are; one that was trained with some has a card."""
     card: Card | None = None
     """What its model is, if it has one with weights."""
 
@@ -129,6 +131,11 @@ class Method(Protocol):
     @property
     def weights(self) -> str | None:
         """The name of the file that its weights came from, if it has any."""
+        return None
+
+    @property
+    def segmenter(self) -> str | Path | None:
+        """The segmenter whose probabilities it was trained with: by its name in the box, or in a file."""
         return None
 
     @property

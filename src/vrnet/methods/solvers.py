@@ -49,6 +49,7 @@ class Variational(Method):
     """Stop when three warps together change the energy by less than this part of it."""
 
     masks = MASKS_OF_SOLVERS
+    takes_channels = True
     fixed_parameters = ("regularizer", "data")
 
     def __post_init__(self) -> None:

@@ -170,11 +170,13 @@ class Trained(Method):
     """The name of the file that it came from."""
     name: str
     """That by which it is asked for: of a model in the box its own, else that of its kind."""
+    folder: Path = field(default=Path(), repr=False)
+    """That of the file."""
 
     @classmethod
-    def of(cls, card: Card, model: nn.Module, file: str, name: str | None = None) -> "Trained":
+    def of(cls, card: Card, model: nn.Module, file: str, name: str | None = None, folder: Path = Path()) -> "Trained":
         """The method of a model, laid out for use."""
-        return cls(card, ModelOnDevices(channels_last(model, card.dimension)), file, name or card.method)
+        return cls(card, ModelOnDevices(channels_last(model, card.dimension)), file, name or card.method, folder)
 
     def __str__(self) -> str:
         return self.name
@@ -204,6 +206,11 @@ class Trained(Method):
     @property
     def weights(self) -> str | None:
         return self.file
+
+    @property
+    def segmenter(self) -> str | Path | None:
+        name = self.card.segmenter
+        return self.folder / name if name.endswith(SUFFIX) else name or None
 
     @property
     def details(self) -> dict[str, str]:
@@ -292,4 +299,4 @@ def millimetres(spacing: tuple[float, ...]) -> str:
 def load_method(path: str | PathLike[str], name: str | None = None) -> Trained:
     """The learned method in a file of weights, which `vrnet train` writes: ready to register."""
     model, card = load_weights(Path(path))
-    return Trained.of(card, model, Path(path).name, name)
+    return Trained.of(card, model, Path(path).name, name, Path(path).absolute().parent)

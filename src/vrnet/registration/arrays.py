@@ -19,19 +19,20 @@ from vrnet.fields.calculus import check_finite, determinant, jacobian, relative_
 from vrnet.fields.folds import Repair, repair_folds
 from vrnet.fields.inverse import Inverse, invert
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
+from vrnet.images.image import Image, as_labels, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method, Task
 from vrnet.methods.names import parameters, parse_method
 from vrnet.methods.parameters import value_in
 from vrnet.methods.weights import warn_if_far
+from vrnet.registration.channels import ImageChannels
 from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import PairMasks, carry_on, check_masks, compared_box, content_box, cut, fade_out, inpaint
 from vrnet.registration.pair import Names, PairResult, Reportable
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch
-from vrnet.vocabulary import Brightness, Folds, RegistrationOptions
+from vrnet.vocabulary import Brightness, Channels, Folds, RegistrationOptions
 
 SLICES_APART = 1e6  # the distance between slices that have nothing to do with each other, in edges of a voxel
 Array = TypeVar("Array", NDArray[Any], Tensor)
@@ -57,6 +58,9 @@ class Registration(Reportable[Array], Generic[Array]):
     inside: PairMasks[Tensor]
     """Which voxels of each were compared."""
     spacing: Spacing
+    fixed_labels: Array | None = None
+    """The labels, as they were given."""
+    moving_labels: Array | None = None
 
     def __repr__(self) -> str:
         return f"Registration({self.method}, field {tuple(self.field.shape)}, {self.seconds:.2f} s)"
@@ -98,6 +102,7 @@ class Registration(Reportable[Array], Generic[Array]):
         given = vars(self.inside).items()
         masks = (m if m is None else Image(as_array(m), grid, f"the mask of {role}") for role, m in given)
         how = {field.name: getattr(self, field.name) for field in fields(Reportable)}
+        images |= {name: label_image(name, getattr(self, name), grid) for name in ("fixed_labels", "moving_labels")}
         return PairResult(
             **images, **how, masks=PairMasks(*masks), transform=Transform.from_voxels(as_array(self.field), grid),
             energies=as_array(self.energies), device=as_tensor(self.field).device.type,
@@ -105,15 +110,8 @@ class Registration(Reportable[Array], Generic[Array]):
         )  # fmt: skip
 
     def with_labels(self, fixed_labels: Array | None, moving_labels: Array | None, label_names: Names) -> PairResult:
-        grid, maps = self.in_space.grid, {"fixed_labels": fixed_labels, "moving_labels": moving_labels}
-        images: list[Image | None] = []
-        for name, given in maps.items():
-            if given is not None and not isinstance(given, (np.ndarray, Tensor)):
-                raise BadInput(f"{name} are a {type(given).__name__}: give an array or a tensor, as the images were")
-            if given is not None and tuple(given.shape) != grid.shape:
-                shape = tuple(given.shape)
-                raise BadInput(f"{name} are {shape} and the images {grid.shape}: give label maps on their grid")
-            images.append(None if given is None else Image(as_array(given), grid, name))
+        maps = {"fixed_labels": fixed_labels, "moving_labels": moving_labels}
+        images = [label_image(name, given, self.in_space.grid) for name, given in maps.items()]
         return self.in_space.with_labels(images[0], images[1], label_names)
 
 
@@ -122,11 +120,24 @@ def as_array(given: Any) -> NDArray[Any]:
     return as_tensor(given).detach().cpu().numpy()
 
 
+def label_image(name: str, given: object, grid: Grid) -> Image | None:
+    """Labels that may be given as an array or a tensor, as a label map; BadInput if they are none."""
+    if given is None:
+        return None
+    if not isinstance(given, (np.ndarray, Tensor)):
+        raise BadInput(f"{name} are a {type(given).__name__}: give an array or a tensor, as the images were")
+    if tuple(given.shape) != grid.shape:
+        shape = tuple(given.shape)
+        raise BadInput(f"{name} are {shape} and the images {grid.shape}: give label maps on their grid")
+    return as_labels(Image(as_array(given), grid, name))
+
+
 def register(
     fixed: Array, moving: Array, method: str | Method = "default", *, spacing: tuple[float, ...] | None = None,
     slice_axis: int | None = None, fixed_mask: Array | None = None, moving_mask: Array | None = None,
-    folds: Folds = "repair", brightness: Brightness = "match", average: bool = False, device: str | None = None,
-    progress: Progress | None = None,
+    folds: Folds = "repair", brightness: Brightness = "match", channels: Channels = "auto",
+    fixed_labels: Array | None = None, moving_labels: Array | None = None, average: bool = False,
+    device: str | None = None, progress: Progress | None = None,
 ) -> Registration[Array]:  # fmt: skip
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
@@ -135,27 +146,39 @@ def register(
     matter, unless `brightness` is "keep"; whether another contrast does depends on the method. `spacing` is the
     distance between voxels along each axis, in mm; without it a trained model takes it to be its own, and other methods
     take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and nothing moves across
-    slices. With masks, nonzero inside, images are compared only where both are inside. Where the field folds it is
+    slices. With masks, nonzero inside, images are compared only where both are inside. `channels` says by what images
+    are matched beside their intensities: "anatomy", the probabilities of structures in hearts that the segmenter in the
+    box finds, or "labels", `fixed_labels` and `moving_labels`. Where the field folds it is
     changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
     "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
     float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done."""
     start = perf_counter()
-    options = RegistrationOptions(folds=folds, brightness=brightness)
+    options = RegistrationOptions(folds=folds, brightness=brightness, channels=channels)
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
+    maps, grid = (fixed_labels, moving_labels), Grid.plain(tuple(I0.shape), (1.0,) * I0.dim())
+    labels = label_tensors(*map(label_image, ("fixed_labels", "moving_labels"), maps, (grid, grid)))
     chosen = parse_method(method, average=average).load()
-    plan = Plan.of(chosen, tuple(I0.shape), spacing, slice_axis, device or I0.device, "pair")
-    found = find_motion(I0, I1, inside, plan, options, progress)
+    plan = Plan.of(chosen, tuple(I0.shape), spacing, slice_axis, device or I0.device, "pair", channels)
+    found = find_motion(I0, I1, inside, plan, options, progress, labels)
     with torch.inference_mode():
         warped = warp(I1[None, None], found.field.to(I1.device)[None])[0, 0]
     parts: list[Any] = [part.to(I1.device).clone() for part in (found.field, warped, found.energies)]
     u, I1w, E = parts if isinstance(fixed, Tensor) else [part.numpy() for part in parts]
     return Registration(
         field=u, warped=I1w, energies=E, fixed=fixed, moving=moving, inside=inside, spacing=spacing,
-        **plan.of_method, slice_axis=slice_axis, repair=found.repair, remap=found.remap, options=options,
-        seconds=perf_counter() - start,
+        fixed_labels=fixed_labels, moving_labels=moving_labels, **plan.of_method, slice_axis=slice_axis,
+        repair=found.repair, remap=found.remap, options=options, seconds=perf_counter() - start,
     )  # fmt: skip
+
+
+def label_tensors(fixed: Image | None, moving: Image | None) -> tuple[Tensor, Tensor] | None:
+    """The labels of both images on one grid, if both have them."""
+    if fixed is None or moving is None:
+        return None
+    first, second = (torch.from_numpy(labels.array.astype(np.int64)) for labels in (fixed, moving))
+    return first, second
 
 
 @dataclass(frozen=True)
@@ -169,18 +192,20 @@ class Plan:
     slice_axis: int | None  # the axis across which slices are registered one by one, if they are
     within: Spacing  # that of the axes along which motion is sought
     d: int  # how many these axes are
+    channels: ImageChannels  # by what images are matched beside their intensities
 
     @property
     def of_method(self) -> dict[str, Any]:
         """What a result says of its method: a name alone does not tell the weights that a file gave it."""
         method, values = self.method, {each.name: value_in(each.value, self.d) for each in parameters(self.method)}
         told = {"method": str(method), "weights": method.weights, "details": method.details, "parameters": values}
-        return {**told, "compares_structure": method.scaling == "each"}
+        return {**told, "compares_structure": method.scaling == "each", "channels": self.channels.kind}
 
     @staticmethod
     def of(
-        method: Method, shape: tuple[int, ...], spacing: Spacing, slice_axis: int | None, device: Place, images: Task
-    ) -> "Plan":
+        method: Method, shape: tuple[int, ...], spacing: Spacing, slice_axis: int | None, device: Place, images: Task,
+        channels: Channels = "auto",
+    ) -> "Plan":  # fmt: skip
         """The plan for images of this shape; BadInput if anything is in the way, as a missing package."""
         is_axis = isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3
         if slice_axis is not None and not is_axis:
@@ -193,7 +218,9 @@ class Plan:
         chosen = method.resolve(len(axes), within, images)
         warn_if_far(chosen, within)
         place = find_device(device, chosen.devices) if isinstance(device, str) else device
-        return Plan(chosen, chosen.build(len(axes), place), place, spacing, slice_axis, within, len(axes))
+        find, d = chosen.build(len(axes), place), len(axes)
+        seen = ImageChannels.of(chosen, channels, d, within, images)
+        return Plan(chosen, find, place, spacing, slice_axis, within, d, seen)
 
 
 class Motion(NamedTuple):
@@ -207,16 +234,17 @@ class Motion(NamedTuple):
 
 def find_motion(
     I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, options: RegistrationOptions,
-    progress: Progress | None,
+    progress: Progress | None, labels: tuple[Tensor, Tensor] | None = None,
 ) -> Motion:  # fmt: skip
-    """What a plan finds between two images (*s), made equally bright and in-painted outside their masks."""
+    """What a plan finds between two images (*s), made equally bright and in-painted outside their masks, with the
+    labels of both."""
     as_given = options.match_intensities or options.brightness == "keep" or plan.method.scaling != "jointly"
     remap = None if as_given else find_remap(I0, I1, inside)
     edges = plan.spacing or (1.0,) * I0.dim()  # each slice is in-painted from itself, while anything of it is inside
     apart = tuple(SLICES_APART * max(edges) if axis == plan.slice_axis else h for axis, h in enumerate(edges))
     filled = inside.apply(lambda I, mask: inpaint(I, mask, apart), I0, remap.match(I1) if remap else I1)
     S0, S1 = (I.to(plan.device) for I in filled)
-    field, energies = solve(S0, S1, inside.map(lambda mask: mask.to(plan.device)), plan, progress)
+    field, energies = solve(S0, S1, inside.map(lambda mask: mask.to(plan.device)), plan, progress, labels)
     if options.folds == "keep":
         return Motion(field, energies, None, remap)
     repaired, repair = repair_folds(field, plan.spacing, plan.slice_axis)
@@ -224,8 +252,9 @@ def find_motion(
 
 
 def solve(
-    I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, progress: Progress | None = None
-) -> tuple[Tensor, Tensor]:
+    I0: Tensor, I1: Tensor, inside: PairMasks[Tensor], plan: Plan, progress: Progress | None = None,
+    labels: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(field, energies) of a pair of images (*s). Slices are a batch of 2D pairs, whose energies are averaged."""
     method, find, slice_axis = plan.method, plan.find, plan.slice_axis
     with torch.inference_mode(), threads_for(method.is_network, I0.numel()):
@@ -235,6 +264,8 @@ def solve(
         if not inside.is_everywhere:
             given = (m if m is None else batch(m, slice_axis).to(I0) for m in (inside.fixed, inside.moving))
             masks = Masks(*(torch.ones_like(I0) if weights is None else weights for weights in given))
+        L = labels and (batch(labels[0].to(I0.device), slice_axis), batch(labels[1].to(I0.device), slice_axis))
+        I0, I1 = plan.channels.beside_pair(I0, I1, plan.within, L)
         if not isinstance(find, Solver):
             u = find_each(plan, I0, I1, masks, progress)
             check_finite(u, str(method))

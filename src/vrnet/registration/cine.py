@@ -29,7 +29,7 @@ from vrnet.registration.arrays import Plan, batch, find_each, unbatch
 from vrnet.registration.images import choose_slice_axis, mirror_field
 from vrnet.variational.cascade import Initializer
 from vrnet.variational.solver import Solver
-from vrnet.vocabulary import Slices
+from vrnet.vocabulary import Channels, Slices
 
 # Two chains of registrations round a cycle I_0, I_1, …, I_n = I_0, one forwards and one backwards, and their blend.
 #
@@ -49,7 +49,7 @@ SOLVER_SMOOTHING_MM = (2.0, 1.0)  # likewise for a solver, whose result hardly d
 KEPT_OF_START = 0.8
 """The part of a start that is kept, by methods other than solvers. On phantoms whose every frame was seen, chains close
 within 0.1 mm; with all of it 0.4 mm off, and with 0.6 points at end-systole are half as far again from the truth."""
-Frames = Float[Tensor, "t b 1 *s"]  # of a cycle; slices are a batch
+Frames = Float[Tensor, "t b c *s"]  # of a cycle; slices are a batch
 FindFrom = Callable[[Tensor, Tensor, Tensor], Tensor]  # (I0, I1, start) -> the field of a batch of pairs
 
 
@@ -167,12 +167,14 @@ class TrackingPlan(Plan):
         return [k * n // count for k in range(count)]
 
 
-def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str) -> TrackingPlan:
+def plan_tracking(
+    cine: Cine, method: str | Method, slices: Slices, device: str, channels: Channels = "auto"
+) -> TrackingPlan:
     """How a cine is to be tracked; BadInput if anything is in the way."""
     order = cine.grid.order
     grid, given = cine.grid.reordered(order), parse_method(method).load()
     axis = choose_slice_axis(grid, slices, given.dimensions)
-    plan = Plan.of(given, grid.shape, grid.spacing, axis, device, "cine")
+    plan = Plan.of(given, grid.shape, grid.spacing, axis, device, "cine", channels)
     return TrackingPlan(**vars(plan), grid=grid, order=order)
 
 
@@ -207,13 +209,15 @@ def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Frames:
 
 
 def track_cycle(plan: TrackingPlan, frames: Frames, progress: Progress) -> Cycle:
-    """The motion of every frame: a network's of some, a solver's of how slices turn, and another's that refines all."""
+    """The motion of every frame: a network's of some, a solver's of how slices turn, and another's that refines all,
+    both by intensities alone."""
     n = len(frames)
     turning, seen = plan.turning(n), plan.seen(n)
+    shown = torch.stack([plan.channels.beside(I, plan.within) for I in frames[seen]])
     if plan.refinement(n) is None:
-        return follow(plan, plan.find, frames, progress)
+        return follow(plan, plan.find, shown, progress)
     of_chains = PART_OF_NETWORK + (PART_OF_TURNING if turning is None else 0)
-    cycle = follow(plan, plan.find, frames[seen], lambda part: progress(of_chains * part))
+    cycle = follow(plan, plan.find, shown, lambda part: progress(of_chains * part))
     fields = between(cycle.fields, seen, n)
     if turning is not None:
         find_turns = turning.build(plan.d, plan.device)

@@ -15,10 +15,10 @@ from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import parse_method
 from vrnet.registration.affine import find_affine
-from vrnet.registration.arrays import Plan, find_motion
+from vrnet.registration.arrays import Plan, find_motion, label_tensors
 from vrnet.registration.masks import check_masks, inpaint_image
 from vrnet.registration.pair import ImagePair, PairResult
-from vrnet.vocabulary import AffineStart, Brightness, DeviceChoice, Folds, RegistrationOptions, Slices
+from vrnet.vocabulary import AffineStart, Brightness, Channels, DeviceChoice, Folds, RegistrationOptions, Slices
 
 DEFAULTS = RegistrationOptions()
 
@@ -28,7 +28,9 @@ def register_images(
     affine: AffineStart | Affine = DEFAULTS.affine, slices: Slices = DEFAULTS.slices,
     brightness: Brightness = DEFAULTS.brightness, match_intensities: bool = DEFAULTS.match_intensities,
     fixed_mask: ImageLike | None = None, moving_mask: ImageLike | None = None, folds: Folds = DEFAULTS.folds,
-    average: bool = False, device: DeviceChoice = DEFAULTS.device, progress: Progress | None = None,
+    channels: Channels = DEFAULTS.channels, fixed_labels: ImageLike | None = None,
+    moving_labels: ImageLike | None = None, average: bool = False, device: DeviceChoice = DEFAULTS.device,
+    progress: Progress | None = None,
 ) -> PairResult:  # fmt: skip
     """Find the transform from fixed to moving, each on its own grid in the world: our images, files, or those of
     SimpleITK or nibabel.
@@ -41,14 +43,15 @@ def register_images(
     dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
     intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
     fixed; warped keeps its own. Masks lie on the grid of their image and are nonzero inside: only there images are
-    compared, and where moving has voxels; the outside can only guide an affine start. The rest is as of `register`."""
-    pair = ImagePair.read(fixed, moving, fixed_mask=fixed_mask, moving_mask=moving_mask)
+    compared, and where moving has voxels; the outside can only guide an affine start. Labels lie on the grid of their
+    image too: they are measured, and matched only with `channels` "labels". The rest is as of `register`."""
+    pair = ImagePair.read(fixed, moving, fixed_labels, moving_labels, fixed_mask, moving_mask)
     known = None
     if isinstance(affine, Affine):
         known, affine = affine.checked(len(pair.fixed.grid.shape)).about(pair.fixed.grid.centre), "none"
     options = RegistrationOptions(
-        affine=affine, slices=slices, brightness=brightness, match_intensities=match_intensities, folds=folds,
-        device=device,
+        affine=affine, slices=slices, brightness=brightness, match_intensities=match_intensities,
+        channels=channels, folds=folds, device=device,
     )  # fmt: skip
 
     def stage(name: str) -> Progress:  # `progress` is told only how far the deformation is
@@ -66,7 +69,7 @@ def register_pair(
     check_pair(fixed, moving, must_overlap=options.affine == "none" and affine is None)
     grid, masks = fixed.grid, pair.masks.map(lambda mask: mask.reordered(mask.grid.order))
     slice_axis = choose_slice_axis(grid, options.slices, method.dimensions)
-    plan = Plan.of(method, grid.shape, grid.spacing, slice_axis, options.device, "pair")
+    plan = Plan.of(method, grid.shape, grid.spacing, slice_axis, options.device, "pair", options.channels)
     # In-painted and scaled here on the grid of each; in `find_motion` on the common grid, slice by slice where asked.
     fixed, moving = masks.apply(inpaint_image, fixed, moving)
     if options.affine != "none":
@@ -88,7 +91,12 @@ def register_pair(
     fixed_inside = None if masks.fixed is None else np.flip(masks.fixed.array, backward)
     moving_inside = np.flip(covered, backward)
     inside = check_masks(fixed_inside, moving_inside, I0, I1)
-    found = find_motion(I0, I1, inside, plan, options, stage(f"registering with {plan.method}"))
+    labels = None
+    if plan.channels.kind == "labels" and pair.fixed_labels and pair.moving_labels:
+        L0, L1 = pair.fixed_labels.reordered(order), pair.moving_labels.reordered(pair.moving_labels.grid.order)
+        seen = (L0, place_labels(L1, grid, affine))
+        labels = label_tensors(*(one.with_array(np.flip(one.array, backward)) for one in seen))
+    found = find_motion(I0, I1, inside, plan, options, stage(f"registering with {plan.method}"), labels)
     field = mirror_field(found.field.cpu().numpy(), backward)
     transform = Transform.from_voxels(field, grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform

@@ -135,6 +135,7 @@ class Reportable(Generic[L]):
     details: dict[str, str] = member(default_factory=dict)  # what a page says of the method beside its name
     parameters: dict[str, Any] | None = None  # those of the method that can be set; None for a transform from a file
     compares_structure: bool = False  # whether the method accepts that one image is brighter
+    channels: str = "none"  # by what images were matched beside their intensities: none, anatomy or labels
 
     def with_labels(self, fixed_labels: L | None, moving_labels: L | None, label_names: Names) -> "PairResult":
         """The result of images with these labels, and what they are called; the same object where none is given."""

@@ -194,6 +194,11 @@ def run_facts(result: PairResult) -> dict[str, str]:
     run |= {"transform": result.method} if result.is_from_file else {"method": result.method, **result.details}
     if len(result.grid.shape) == 3 and not result.is_from_file:
         run["slices"] = "each by itself" if result.slice_axis is not None else "together"
+    if result.channels != "none":
+        told = (
+            "labels of both, whose overlap is no test" if result.channels == "labels" else "probabilities of structures"
+        )
+        run["matched too"] = told
     if result.naming:
         run["structures"] = result.naming
     if result.affine is not None:
