@@ -156,13 +156,17 @@ def test_without_lightning_training_says_what_to_install(monkeypatch):
         launch_fabric("cpu", 1, 1, QUICK)
 
 
-RECOMPUTED = [(2, "R-L1-2x2-w4"), (3, "C-L2-2x1-w4"), (2, "R-L2-2x1-Θ1-zeros-w4"), (2, "VoxelMorph-w4")]
+RECOMPUTED = [(2, "R-L1-2x2-w4"), (3, "C-L2-2x1-w4"), (2, "R-L2-2x1-Θ1-zeros-w4"), (2, "VoxelMorph-w4"),
+              (2, "D-L2-2x1-c2-w4")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("d", "name"), RECOMPUTED)
 def test_fields_and_gradients_are_those_of_the_cascade(d, name, smooth_image):
     shape = (16,) * d
-    I0, I1 = (smooth_image(shape, 2, seed, torch.float32) for seed in (0, 1))
+    c = 1 + parse_trainable(name).channels
+    I0, I1 = (
+        torch.cat([smooth_image(shape, 2, seed, torch.float32) for seed in range(k, k + c)], dim=1) for k in (0, c)
+    )
     model = trained(name, d).model  # whose heads are not near zero, which would hide what is behind them
     found = []
     for network in (model, RecomputedCascade(model)):
