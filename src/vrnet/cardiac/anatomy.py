@@ -288,7 +288,7 @@ def measure(
 
 UNSURE = 0.8
 """A slice of less confidence gets no labels. All limits were chosen on patients of ACDC to train and to validate on:
-here Dice is best; stacks have a mean confidence of 0.92 at least, other organs and photographs of 0.82 at most."""
+with this one Dice is best. Of their stacks, all 34 are good, with a mean confidence of 0.91 at least."""
 NO_HEART = "No short-axis heart was found."
 TRY = (
     "give short-axis images of balanced cine MR, whose blood is bright; no other views or organs",
@@ -313,11 +313,11 @@ RULES = (
     Rule("roundness", 0.7, 0.5, "The left ventricle is not round: its axes are as {value:.2f} to 1."),
     Rule("rv", 0.4, -inf, "The right ventricle is seen beside {value:.0%} of the left one only."),
     Rule("sure", 0.75, 0.4, "Slices that the network is unsure of got no labels: {missing:.0%} of what it found."),
-    Rule("size", 1.0, 0.85, "The size is not that of a heart: the left ventricle is {across:.0f} mm across at most."),
+    Rule("size", 1.0, 0.9, "The size is not that of a heart: the left ventricle is {across:.0f} mm across."),
     Rule("slices", 1.0, -inf, "A single slice of the stack shows a heart."),
     Rule("frames", 1.0, 0.8, "In {lost:.0%} of the frames no left ventricle was found."),
 )  # fmt: skip
-ACROSS_MM = 30.0, 110.0
+ACROSS_MM = 30.0, 105.0
 """The least and the largest diameter of the LV with its wall, in the slice where it is largest."""
 
 
