@@ -107,6 +107,8 @@ class Evaluate:
             before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
             table.add_row(Text(name), before, number(value["mean"]), number(value["std"]))
         console.screen.print(table)
+        if "labels" in summary:
+            console.print_line(f"Note: {summary['labels']}")
         if "hd_mean" in summary["metrics"]:
             legend = "Hausdorff distance, how far apart outer contours lie at most, in mm"
             console.print_line(f"hd: {legend}. docs/protocols.md defines all.")
