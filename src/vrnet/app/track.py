@@ -47,7 +47,7 @@ class Track:
     slices: Slices = "auto"
     """Track each slice by itself, or all together."""
     channels: Channels = "auto"
-    """Match frames also by the probabilities of structures (anatomy)."""
+    """Match frames by their anatomy too."""
     method_options: args.Group[args.MethodOptions]
     device_options: args.Group[args.DeviceOptions]
 
