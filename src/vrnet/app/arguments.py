@@ -111,7 +111,7 @@ class MethodOptions:
     weights: OptionalFile = None
     """Weights that `vrnet train` wrote; they name their method."""
     average: bool = False
-    """Average over flips and quarter turns: slow, may gain a little."""
+    """Average over flips and turns: slow, may gain a little."""
     settings: Settings = ()
     """As lam=0.15; repeatable. `vrnet methods METHOD` lists all."""
 
