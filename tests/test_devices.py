@@ -23,6 +23,7 @@ from tests.phantoms import phantom
 from vrnet.devices import (
     CPU,
     LIBRARY,
+    VOXELS_AT_ONCE,
     WARM_UP_CALLS,
     Lookahead,
     ModelOnDevices,
@@ -30,10 +31,10 @@ from vrnet.devices import (
     channels_last,
     describe_device,
     find_device,
+    make_rows,
     own_stream,
     record_graph,
     set_threads,
-    share,
     side_by_side,
     threads_for,
     use_threads,
@@ -391,15 +392,16 @@ def test_the_threads_of_itk_are_as_they_were_however_threads_overlap(itk_of_a_ho
 def test_shared_parts_are_computed_once_each_by_threads_that_compute_alone(count):
     seen = []
 
-    def look(part):
-        seen.append((part, torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()))
+    def look(rows):
+        seen.append((rows.start, torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()))
+        return torch.zeros(1, 1, 1, 1)
 
     with use_threads(count), torch.inference_mode():
-        share(look, range(20))
+        make_rows(look, torch.empty(1, 1, 20, VOXELS_AT_ONCE))
         assert torch.get_num_threads() == count
-    assert sorted(seen) == [(part, 1, False, True) for part in range(20)]
+    assert sorted(seen) == [(row, 1, False, True) for row in range(20)]
 
 
 def test_an_error_in_a_shared_part_reaches_the_caller():
     with use_threads(2), torch.no_grad(), pytest.raises(ZeroDivisionError):
-        share(lambda part: print(1 / part), range(3))
+        make_rows(lambda rows: torch.ones(1) / (1 // rows.start), torch.empty(1, 1, 3, VOXELS_AT_ONCE))

@@ -17,8 +17,7 @@ from vrnet.errors import BadInput
 from vrnet.files import write_json, write_rows, write_tensors
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import write_image
-from vrnet.images.points import Points, write_points
+from vrnet.images.io import Points, write_image, write_points
 from vrnet.images.transforms import Transform
 from vrnet.methods.weights import save_weights
 from vrnet.report.figures import save

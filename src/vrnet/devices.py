@@ -3,7 +3,7 @@
 import ctypes
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import deepcopy
@@ -11,7 +11,7 @@ from itertools import chain
 from math import ceil
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float
@@ -43,18 +43,6 @@ def use_threads(count: int) -> Iterator[None]:
         yield
     finally:
         set_threads(before)
-
-
-def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
-    """function(part) of each part, without gradients, by as many threads as PyTorch has, each computing alone."""
-    parts, inference = list(parts), torch.is_inference_mode_enabled()
-
-    def compute(k: int) -> None:
-        with use_threads(1), torch.inference_mode(inference), torch.no_grad():  # of the thread that enters them alone
-            function(parts[k])
-
-    for _ in side_by_side(compute, range(len(parts))):
-        pass
 
 
 def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
@@ -116,12 +104,14 @@ def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) ->
     rows = max(VOXELS_AT_ONCE // max(len(like) * like.shape[3:].numel(), 1), 1)
     if rows < n:  # else one part is small enough, and threads would wait for each other longer than they compute
         rows = min(rows, ceil(n / torch.get_num_threads()))
-    out = like.new_empty(like.shape)
+    out, inference = like.new_empty(like.shape), torch.is_inference_mode_enabled()
 
-    def fill(part: slice) -> None:
-        out[:, :, part] = make(part)
+    def fill(k: int) -> None:
+        part = slice(k * rows, min((k + 1) * rows, n))
+        with use_threads(1), torch.inference_mode(inference), torch.no_grad():  # of the thread that enters them alone
+            out[:, :, part] = make(part)
 
-    share(fill, (slice(start, min(start + rows, n)) for start in range(0, n, rows)))
+    list(side_by_side(fill, range(ceil(n / rows))))
     return out
 
 
@@ -195,21 +185,18 @@ def record_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callable
 
 def capture_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callable[..., Tensor]:
     """A function that changes nothing, such as a network in use, warmed up and recorded as `record_graph` does."""
-    stream = Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
+    with own_stream(torch.device("cuda", torch.cuda.current_device())) as stream:
         for _ in range(WARM_UP_CALLS):
             function(*examples)
         replay = record_graph(function, *examples)
-    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.current_stream().wait_stream(cast(Stream, stream))
     return replay
 
 
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[Stream | None]:
     """Work on a new stream of a GPU, since graphs are not recorded on the default one; elsewhere there is none."""
-    stream = new_stream(device)
-    with torch.cuda.stream(stream):
+    with torch.cuda.stream(stream := new_stream(device)):
         yield stream
 
 

@@ -30,12 +30,11 @@ def warn_of_input(said: str) -> None:
     warnings.warn(said, InputWarning, stacklevel=level)
 
 
-Number = int | float
 LARGEST = 1e30
 """A number must be one in float32, too."""
 
 
-def check_range(values: Mapping[str, Number], least: Number = 0, most: Number = LARGEST, above: bool = False) -> None:
+def check_range(values: Mapping[str, float], least: float = 0, most: float = LARGEST, above: bool = False) -> None:
     """BadInput unless every value, by its name, is a number from least to most; with `above`, above the least."""
     for name, value in values.items():
         if not least <= value <= most or (above and value == least):
@@ -142,14 +141,11 @@ OF_REGISTER = {
     "demo": (*OF_A_RESULT[1:], "slices"),
 }
 """{command: arguments that it tells as options of `vrnet register`, since it only measures or shows a result}"""
-PYTHON = "python"  # stands for the command where there is none
 
 
 def as_options(message: str, command: str = "") -> str:
     """A message with its arguments as options of a command: `slices="each"` is --slices each; one that the command does
-    not have as an option of `vrnet register`. To those who ask in Python, arguments stay arguments."""
-    if command == PYTHON:
-        return message
+    not have as an option of `vrnet register`."""
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], (found[2] or "").strip('"')

@@ -213,12 +213,6 @@ def own_files(folder: Path) -> dict[str, str]:
 Row = dict[str, Any]  # one row of a table: {column: value}
 
 
-def read_table(path: Path, form: str) -> tuple[list[str], list[list[str]]]:
-    """The header of a CSV file, and the cells of each line below it, all as they are; `form` as in `read_rows`."""
-    lines = read_lines(path, form)
-    return next(lines, []), list(lines)
-
-
 def read_rows(path: Path, form: str) -> list[dict[str, str]]:
     """The rows of a CSV file, {column: cell}, without the spaces around either; `form` says what it should hold."""
     lines = read_lines(path, form)

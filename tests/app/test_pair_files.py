@@ -20,7 +20,7 @@ from vrnet.app.pair_files import landmark_error, notes_on, phantom_pair, read_pa
 from vrnet.cardiac.labels import shown
 from vrnet.data.labels import read_label_names
 from vrnet.images.grid import Affine
-from vrnet.images.points import Points
+from vrnet.images.io import Points
 from vrnet.registration.intensity import Remap
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair

@@ -15,7 +15,7 @@ from tests.fuzz.mutations import mutate
 from vrnet.data.manifest import Manifest, SubjectFolder
 from vrnet.data.prepared import load_pack, prepare_split
 from vrnet.errors import BadInput
-from vrnet.images.points import read_points, write_points
+from vrnet.images.io import read_points, write_points
 from vrnet.methods.weights import load_method
 from vrnet.training.pairs import Pairs
 from vrnet.training.run import load_checkpoint

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from vrnet.errors import BadInput
-from vrnet.images.points import read_points, write_points
+from vrnet.images.io import read_points, write_points
 
 TABLE = "x,y,z\n1.5,2,3\n-4,5e1,-6\n"
 
@@ -65,9 +65,9 @@ def test_points_without_z_are_2d(write, tmp_path):
         ("1,2,3\n4,5,6\n", "has no columns x and y"),
         ("x;y;z\n1;2;3\n", "separated by semicolons: separate them by commas"),
         ("x,y,x\n1,2,3\n", "has no columns x and y"),
-        ("x,y,z\n1,2,3\n1,,3\n", r"point 2 of .* is not a number \(its row: 1,,3\)"),
-        ("x,y,z\n1,2\n", "is not a number"),
-        ("x,y,z\n1,2,3\n1,2,nan\n", r"point 2 of .* is NaN or infinite \(its row: 1,2,nan\)"),
+        ("x,y,z\n1,2,3\n1,,3\n", r"point 2 of .* is no finite number \(its row: 1,,3\)"),
+        ("x,y,z\n1,2\n", "is no finite number"),
+        ("x,y,z\n1,2,3\n1,2,nan\n", r"point 2 of .* is no finite number \(its row: 1,2,nan\)"),
     ],
 )
 def test_a_table_that_is_not_of_points_is_refused_in_one_line(write, text, why):

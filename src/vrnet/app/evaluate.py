@@ -152,7 +152,7 @@ class Evaluate:
     def evaluate_pair(self) -> None:
         from vrnet.app.pair_files import landmark_error, metrics_of, notes_on, read_pair
         from vrnet.files import write_json
-        from vrnet.images.points import read_points
+        from vrnet.images.io import read_points
         from vrnet.images.transforms import Transform
         from vrnet.registration.images import check_pair, register_pair
 

@@ -18,8 +18,7 @@ from vrnet.evaluation.pair import name_of, target_registration_error, unmatched_
 from vrnet.files import check_not_input, check_set, exists, read_json, replace_set, write_json
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, segment_count
-from vrnet.images.io import write_image
-from vrnet.images.points import Points
+from vrnet.images.io import Points, write_image
 from vrnet.images.resample import FULL_COVERAGE_PERCENT, coverage
 from vrnet.images.transforms import RESULT, Transform, read_itk, write_itk
 from vrnet.methods.method import Method

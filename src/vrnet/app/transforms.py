@@ -215,7 +215,7 @@ class Points:
 
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
-        from vrnet.images.points import read_points, write_points
+        from vrnet.images.io import read_points, write_points
         from vrnet.images.transforms import map_points, read_point_map
 
         if self.transform.suffix.lower() == ".csv" != self.points.suffix.lower():

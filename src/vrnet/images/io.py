@@ -1,26 +1,28 @@
-"""Images and cines on disk, and as a caller gives them. The content of a file says what it is, not its ending."""
+"""Images, cines and points on disk, and images as a caller gives them. The content of a file says what it is, not its
+ending."""
 
 import gzip
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import SimpleITK as sitk
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 from nibabel.spatialimages import SpatialImage
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.errors import BadInput, type_name, warn_of_input
-from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
+from vrnet.errors import BadInput, shown, type_name, warn_of_input
+from vrnet.files import atomic_write, check_file, check_written, exists, read_lines, unreadable, write_table
 from vrnet.images import formats
 from vrnet.images.dicom import is_dicom, read_cine_frames, read_series
 from vrnet.images.formats import Voxels, first_bytes, refuse_errors
 from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid
 from vrnet.images.image import Cine, Image, checked_numbers, frame_step, grid_of, grid_of_nibabel, to_sitk
+from vrnet.vocabulary import Space
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 NIFTI_HEADER_BYTES = 352
@@ -230,3 +232,49 @@ def given_cine(given: object) -> Cine:
         times = times_of(frame_step(given.header), array.shape[3], Path("the cine"))
         return Cine(np.moveaxis(array, -1, 0), grid_of_nibabel(given, array.shape[:3], "the cine"), times)
     raise BadInput(f"the cine is {type_name(given)}: give a Cine (vrnet.read_cine), a file or a 4D image")
+
+
+# Points in the world, as CSV files: a header with x, y (and z), one row per point, in millimetres.
+
+SIGNS = {"LPS": (1.0, 1.0, 1.0), "RAS": (-1.0, -1.0, 1.0)}  # what takes positions in a space to LPS, and back
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points in LPS millimetres, with the table they came from, whose other columns are kept."""
+
+    lps: Float[ndarray, "n d"]
+    header: list[str]
+    rows: list[list[str]]
+    columns: list[int]  # the positions of x, y (and z) in a row
+
+
+def read_points(path: Path, space: Space) -> Points:
+    """The points of a table whose numbers are in this space; BadInput if it has no x and y."""
+    lines = read_lines(path, "a header x,y,z and one row per point")
+    header, rows = next(lines, []), list(lines)
+    names = [name.strip().lower() for name in header]
+    columns, found = [names.index(axis) for axis in "xyz" if axis in names], []
+    if names.count("x") != 1 or names.count("y") != 1 or names.count("z") > 1:
+        raise BadInput(f"{path} has no columns x and y, or one twice: its first line must name them, such as x,y,z")
+    for count, row in enumerate(rows, start=1):
+        try:
+            found.append([float(row[column]) for column in columns])
+        except (ValueError, IndexError):
+            found.append([np.nan])
+        if not np.isfinite(found[-1]).all():
+            said = f"the x, y or z of point {count} of {path} is no finite number"
+            raise BadInput(f"{said} (its row: {shown(','.join(row))}): correct it")
+    numbers = np.array(found).reshape(-1, len(columns))
+    return Points(numbers * SIGNS[space][: len(columns)], header, rows, columns)
+
+
+def write_points(points: Points, path: Path, space: Space) -> None:
+    """Write the table of the points with their positions in this space, to a millionth of a millimetre."""
+    if not np.isfinite(points.lps).all():
+        raise BadInput(f"some points go to places that are NaN or infinite: {path} is not written")
+    rows = [list(row) for row in points.rows]
+    for row, numbers in zip(rows, points.lps * SIGNS[space][: points.lps.shape[1]], strict=True):
+        for column, number in zip(points.columns, numbers, strict=True):
+            row[column] = f"{number:.6f}"
+    write_table(points.header, rows, path)
