@@ -30,11 +30,12 @@ def warn_of_input(said: str) -> None:
     warnings.warn(said, InputWarning, stacklevel=level)
 
 
+Number = int | float
 LARGEST = 1e30
 """A number must be one in float32, too."""
 
 
-def check_range(values: Mapping[str, float], least: float = 0, most: float = LARGEST, above: bool = False) -> None:
+def check_range(values: Mapping[str, Number], least: Number = 0, most: Number = LARGEST, above: bool = False) -> None:
     """BadInput unless every value, by its name, is a number from least to most; with `above`, above the least."""
     for name, value in values.items():
         if not least <= value <= most or (above and value == least):

@@ -30,14 +30,14 @@ def test_what_cannot_be_built_says_what_to_do(tmp_path):
     (tmp_path / "pairs.csv").write_text("")
     for name, root, split_file, message in (
         ("acdc4d", tmp_path, None, 'no data set "acdc4d": choose one of acdc, acdc-cycles'),
-        (str(tmp_path / "pairs.csv"), None, None, "give `data=manifest` `root=.*pairs.csv`"),
-        (str(tmp_path), None, None, "name the folder with `root=.*`, and what it holds with `data`, one of acdc,"),
-        ("acdc", None, None, "read from a folder: name it with `root`"),
+        (str(tmp_path / "pairs.csv"), None, None, "manifest, and name the file or folder with `root=.*pairs.csv`"),
+        (str(tmp_path), None, None, "one of acdc,.*, and name the file or folder with `root=.*`"),
+        ("acdc", None, None, "read from a folder, and there is none: name it with `root`"),
         ("manifest", None, None, "read from a file"),
         ("phantom", tmp_path, None, "made on the spot: leave `root` out"),
-        ("ukbb", tmp_path / "none", None, "there is no folder"),
-        ("ukbb", tmp_path / "pairs.csv", None, "there is no folder"),
-        ("manifest", tmp_path, None, "there is no file"),
+        ("ukbb", tmp_path / "none", None, "read from a folder, and there is no "),
+        ("ukbb", tmp_path / "pairs.csv", None, "read from a folder, and there is no "),
+        ("manifest", tmp_path, None, "read from a file, and there is no "),
         ("phantom3d", None, tmp_path / "pairs.csv", "takes no file of splits"),
     ):
         with pytest.raises(BadInput, match=message):

@@ -12,8 +12,8 @@ from vrnet.data.protocols import Sample
 from vrnet.files import write_json, write_rows
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, save_weights
-from vrnet.paper.budget import BUDGETS
 from vrnet.paper.results import Results
+from vrnet.paper.specs import BUDGETS
 from vrnet.training.run import Progress, save_checkpoint
 
 STEPS = 6

@@ -5,9 +5,8 @@ import pytest
 from vrnet.app.arguments import DeviceOptions, SourceOptions
 from vrnet.app.paper import Paper
 from vrnet.data.prepared import prepare_split
-from vrnet.paper.budget import BUDGETS
-from vrnet.paper.results import Results
-from vrnet.paper.study import Study
+from vrnet.paper.results import Results, Study
+from vrnet.paper.specs import BUDGETS
 
 
 @dataclass

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vrnet.paper.budget import BUDGETS, TIMED_PHANTOMS
 from vrnet.paper.results import Results
-from vrnet.paper.specs import TABLES
+from vrnet.paper.specs import BUDGETS, TABLES, TIMED_PHANTOMS
 from vrnet.paper.tables import TITLES
 
 COLUMNS = {"Dice Avg": "dice_mean", "HD Avg": "hd_mean"} | {title: measure for measure, title in TITLES.items()}

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 from vrnet.data.prepared import MORE_USES, USES
 from vrnet.methods.names import parse, parse_trainable, without_average
-from vrnet.paper.budget import BUDGETS, DIMENSIONS
-from vrnet.paper.specs import TABLES, TIMED_METHODS
+from vrnet.paper.specs import BUDGETS, DIMENSIONS, TABLES, TIMED_METHODS
 from vrnet.training.settings import PRESETS
 
 EVERY = sorted({without_average(name) for table in TABLES.values() for name in table.methods} | set(TIMED_METHODS))

@@ -29,8 +29,8 @@ from vrnet.paper.figures import (
     field_states,
     slice_of,
 )
+from vrnet.paper.results import Study
 from vrnet.paper.specs import published_values
-from vrnet.paper.study import Study
 
 SCORES = [(0.7, 9.0), (0.8, 8.0), (0.9, 6.0)]
 MEAN = 0.8

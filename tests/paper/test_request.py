@@ -9,9 +9,8 @@ from tests.paper.recomputation import compare_table, compare_times, read_csv
 from vrnet.app.arguments import DeviceOptions, SourceOptions
 from vrnet.app.paper import Paper, make_figure, make_table, plan_study
 from vrnet.errors import BadInput
-from vrnet.paper.budget import BUDGETS
 from vrnet.paper.figures import ALPHAS, CASCADE_LINES, FIGURES
-from vrnet.paper.specs import TABLES, TIMED_METHODS
+from vrnet.paper.specs import BUDGETS, TABLES, TIMED_METHODS
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 

@@ -15,10 +15,8 @@ from vrnet.errors import BadInput
 from vrnet.evaluation.split import measure_subject
 from vrnet.files import RECORD, read_rows
 from vrnet.methods.weights import Trained
-from vrnet.paper.budget import BUDGETS
-from vrnet.paper.results import Results
-from vrnet.paper.specs import TABLES
-from vrnet.paper.study import Study, best_alphas, choose_alphas
+from vrnet.paper.results import Results, Study, best_alphas, choose_alphas
+from vrnet.paper.specs import BUDGETS, TABLES
 from vrnet.paper.tables import build_table
 from vrnet.provenance import versions
 from vrnet.training.fit import fit

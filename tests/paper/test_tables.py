@@ -14,8 +14,7 @@ from vrnet.errors import BadInput, InputWarning
 from vrnet.files import read_rows, write_rows
 from vrnet.methods.names import parse
 from vrnet.paper import tables
-from vrnet.paper.budget import BUDGETS
-from vrnet.paper.specs import TABLES, Value, published_values
+from vrnet.paper.specs import BUDGETS, TABLES, Value, published_values
 from vrnet.paper.tables import (
     Column,
     Table,
@@ -81,7 +80,7 @@ def test_a_table_has_the_mean_over_the_seeds_that_all_methods_have_and_says_so(k
 
 
 def test_a_table_of_what_is_measured_names_the_other_rows_and_measures_nothing(study, monkeypatch):
-    monkeypatch.setattr("vrnet.paper.study.Study._measure", None)
+    monkeypatch.setattr("vrnet.paper.results.Study._measure", None)
     monkeypatch.setitem(TABLES, "initialisation", replace(TABLES["initialisation"], methods=("identity", *NAMES)))
     made = study()
     for name in NAMES[1:]:

@@ -10,9 +10,8 @@ from vrnet.errors import BadInput
 from vrnet.fields.calculus import warp, warp_labels
 from vrnet.fields.folds import smallest_determinant
 from vrnet.phantom import Cycle, Phantom, cycle, phantom
-from vrnet.phantom.anatomy import Heart, RandomSource
+from vrnet.phantom.anatomy import Heart, Motion, RandomSource, Rhythm
 from vrnet.phantom.cycle import voxel_positions
-from vrnet.phantom.motion import Motion, Rhythm
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 RV, MYO, LV = 1, 2, 3

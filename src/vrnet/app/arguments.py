@@ -138,6 +138,22 @@ class MaskOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LabelOptions:
+    """The label maps of a pair."""
+
+    fixed_labels: OptionalFile = None
+    """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
+    moving_labels: OptionalFile = None
+    """Label map on the grid of MOVING."""
+    label_names: LabelNamesText = None
+    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
+
+    @property
+    def files(self) -> dict[str, Path | None]:
+        return {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels}
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationOptions:
     """Under which conditions a transform is judged."""
 

@@ -40,12 +40,7 @@ class Evaluate:
     """The reference image."""
     moving: args.OptionalFile = None
     """The image brought to it."""
-    fixed_labels: args.OptionalFile = None
-    """Label map on the grid of FIXED."""
-    moving_labels: args.OptionalFile = None
-    """Label map on the grid of MOVING."""
-    label_names: args.LabelNamesText = None
-    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
+    labels: args.Group[args.LabelOptions]
     fixed_points: args.OptionalFile = None
     """CSV file of landmarks in FIXED, with columns x, y, z."""
     moving_points: args.OptionalFile = None
@@ -94,8 +89,8 @@ class Evaluate:
         folds = "keep" if self.folds == "auto" else self.folds
         with console.stage_progress() as stage:
             subjects = self.source_options.source(data).split(self.split, "evaluation", stage, console.print_line)
-            if self.label_names is not None:
-                subjects = replace(subjects, structures=rename_structures(subjects.structures, self.label_names))
+            if (names := self.labels.label_names) is not None:
+                subjects = replace(subjects, structures=rename_structures(subjects.structures, names))
             summary = evaluate_split(
                 stage, method, subjects, self.out, device, folds, channels=self.channels, jobs=self.jobs,
                 say=console.print_line,
@@ -160,8 +155,8 @@ class Evaluate:
         with console.stage_progress() as stage:
             stage("reading")
             recorded = self.conditions.recorded(Path(self.method), fixed, moving)
-            labels = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels}
-            pair = read_pair(fixed, moving, **labels, **recorded.masks).with_label_names(self.label_names)
+            pair = read_pair(fixed, moving, **self.labels.files, **recorded.masks)
+            pair = pair.with_label_names(self.labels.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             if is_file:
                 check_pair(pair.fixed, pair.moving, must_overlap=False)

@@ -7,6 +7,7 @@ of four axes whose name ends in _cine."""
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from vrnet.data.hearts import frame_numbers, read_info
 from vrnet.errors import BadInput
 from vrnet.files import Row, exists, is_folder, write_rows
 from vrnet.images.grid import Grid
+from vrnet.images.io import read_voxels
 from vrnet.images.transforms import Transform
 from vrnet.provenance import __version__
 from vrnet.report import CURVES, GIF, OVERVIEW, REPORT, THUMBNAIL
@@ -74,7 +76,10 @@ def scan_bids(folder: Path, cines: bool = False) -> Iterator[Row]:
         by_name = {path.name: path for path in images}
         found: dict[str, tuple[Path, ...]] = {}
         if cines:
-            found = {stem(path): (path,) for path in images if stem(path).endswith("_cine") and axes_of(path) == 4}
+            for path in (path for path in images if stem(path).endswith("_cine")):
+                with suppress(BadInput):
+                    if len(read_voxels(path, with_voxels=False).grid.shape) == 4:
+                        found[stem(path)] = (path,)
         else:
             for path in images:  # whose names differ in that an entity, such as phase, is ED here and ES there
                 for entity in re.findall("([a-zA-Z0-9]+)-ED(?![a-zA-Z0-9])", path.name):
@@ -90,16 +95,6 @@ def scan_bids(folder: Path, cines: bool = False) -> Iterator[Row]:
         for name, files in found.items():
             columns = CINES.needed if cines else PAIRS.needed
             yield {"subject": name if len(found) > 1 else subject.name, **dict(zip(columns, files, strict=True))}
-
-
-def axes_of(path: Path) -> int:
-    """How many axes an image has, as its header says; 0 if it has none that can be read."""
-    import nibabel as nib
-
-    try:
-        return len(nib.load(path).shape)  # type: ignore[attr-defined]
-    except (nib.filebasedimages.ImageFileError, OSError, EOFError, ValueError):
-        return 0
 
 
 def stem(path: Path) -> str:

@@ -29,7 +29,7 @@ from vrnet.errors import BadInput, as_options, did_you_mean
 COMMANDS = {
     "register": "vrnet.app.register:Register",
     "track": "vrnet.app.track:Track",
-    "segment": "vrnet.app.segment:Segment",
+    "segment": "vrnet.app.track:Segment",
     "demo": "vrnet.app.register:Demo",
     "cohort": "vrnet.app.cohort:Cohort",
     "apply": "vrnet.app.transforms:Apply",

@@ -14,8 +14,8 @@ from vrnet.app.console import numbers_table, print_line, screen, stage_progress
 from vrnet.errors import BadInput, Stage, check_range, did_you_mean
 
 if TYPE_CHECKING:
-    from vrnet.paper.budget import Budget
-    from vrnet.paper.study import Say, Study
+    from vrnet.paper.results import Say, Study
+    from vrnet.paper.specs import Budget
     from vrnet.paper.tables import Table
 
 FIGURE_DATA = "acdc"
@@ -92,7 +92,7 @@ class Paper:
 
     @property
     def chosen_budget(self) -> "Budget":
-        from vrnet.paper.budget import BUDGETS
+        from vrnet.paper.specs import BUDGETS
 
         return BUDGETS["quick" if self.quick else self.budget]
 
@@ -153,8 +153,8 @@ def make_table(asked: Paper, stage: Stage, say: "Say") -> tuple["Table", list[Pa
 def make_figure(asked: Paper, stage: Stage, say: "Say") -> list[Path]:
     """Draw a figure, and write it beside the numbers that it was drawn from; return both files."""
     from vrnet.files import write_rows
-    from vrnet.paper.budget import DIMENSIONS
     from vrnet.paper.figures import FIGURES
+    from vrnet.paper.specs import DIMENSIONS
     from vrnet.report.figures import save
 
     asked.check()
@@ -171,9 +171,8 @@ def make_figure(asked: Paper, stage: Stage, say: "Say") -> list[Path]:
 def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: "Say") -> "Study":
     """A study of the data set that is named; else of the table's own; where the reader has none, of the fallback."""
     from vrnet.data.prepared import PACK_SUFFIX, prepare_split
-    from vrnet.paper.budget import DIMENSIONS
-    from vrnet.paper.results import Results
-    from vrnet.paper.study import PrepareSplit, Study
+    from vrnet.paper.results import PrepareSplit, Results, Study
+    from vrnet.paper.specs import DIMENSIONS
 
     source, budget, d = asked.source_options.source(asked.data), asked.chosen_budget, DIMENSIONS[own]
     split: PrepareSplit

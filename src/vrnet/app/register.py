@@ -37,12 +37,7 @@ class Register:
     method: args.Name = "default"
     """Any name that `vrnet methods` lists. default: short-axis, a model in the box, for 2D images and for stacks
     registered slice by slice; Gaussian-LNCC for volumes."""
-    fixed_labels: args.OptionalFile = None
-    """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
-    moving_labels: args.OptionalFile = None
-    """Label map on the grid of MOVING, to be brought to FIXED."""
-    label_names: args.LabelNamesText = None
-    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
+    labels: args.Group[args.LabelOptions]
     masks: args.Group[args.MaskOptions]
     options: args.Group[RegistrationOptions]
     report: bool = False
@@ -53,10 +48,10 @@ class Register:
         from vrnet.app.pair_files import notes_on, read_pair, register_files
 
         method = self.method_options.spec(self.method).load()
-        maps = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels, **self.masks.files}
+        maps = self.labels.files | self.masks.files
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(self.fixed, self.moving, **maps).with_label_names(self.label_names)
+            pair = read_pair(self.fixed, self.moving, **maps).with_label_names(self.labels.label_names)
             inputs = self.fixed, self.moving, *maps.values(), self.method_options.weights
             result, metrics, written = register_files(
                 stage, pair, method, self.out, self.options, report=self.report, inputs=inputs
@@ -121,12 +116,7 @@ class Report:
     """The page to write; or a folder for the page, metrics.json and overview.png."""
     then: args.NextTransforms = ()
     """A transform that points of FIXED go through next; may be repeated."""
-    fixed_labels: args.OptionalFile = None
-    """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
-    moving_labels: args.OptionalFile = None
-    """Label map on the grid of MOVING."""
-    label_names: args.LabelNamesText = None
-    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
+    labels: args.Group[args.LabelOptions]
     conditions: args.Group[args.EvaluationOptions]
 
     def run(self) -> None:
@@ -139,7 +129,7 @@ class Report:
         from vrnet.report.page import write_report
 
         recorded = self.conditions.recorded(self.transform, self.fixed, self.moving, use_record=not self.then)
-        maps = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels, **recorded.masks}
+        maps = self.labels.files | recorded.masks
         transforms, is_page = (self.transform, *self.then), self.out.suffix == ".html"
         written = [self.out] if is_page else [self.out / name for name in (REPORT, OVERVIEW, METRICS)]
         names = [path.name for path in written]
@@ -153,7 +143,7 @@ class Report:
                                f"{self.out}.html")  # fmt: skip
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(self.fixed, self.moving, **maps).with_label_names(self.label_names)
+            pair = read_pair(self.fixed, self.moving, **maps).with_label_names(self.labels.label_names)
             check_pair(pair.fixed, pair.moving, must_overlap=False)
             transform = load_chain(transforms, pair.fixed.grid)
             stage("measuring")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from os.path import isfile
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -134,20 +135,15 @@ def find_dataset(name: str, root: Path | None, split_file: Path | None = None) -
     """The data set of a name, in the folder (or, of a manifest, the file) where it needs one; or BadInput."""
     if name not in DATASETS:
         known = ", ".join(DATASETS)
-        if name.endswith(".csv"):
-            way = f"if it lists your own pairs, give `data=manifest` `root={name}`"
-        elif is_folder(Path(name)):
-            way = f"name the folder with `root={name}`, and what it holds with `data`, one of {known}"
-        else:
-            way = f"choose one of {known}"
-        raise BadInput(f'there is no data set "{name}": {way}')
+        if exists(name):
+            known = f"{known}, and name the file or folder with `root={name}`"
+        raise BadInput(f'there is no data set "{name}": choose one of {known}')
     _, reads, build = DATASETS[name]
     if reads is None and root is not None:
         raise BadInput(f"{name} is made on the spot: leave `root` out")
-    if reads is not None and root is None:
-        raise BadInput(f"{name} is read from a {reads}: name it with `root`")
-    if root is not None and not (is_folder(root) if reads == "folder" else exists(root) and root.is_file()):
-        raise BadInput(f"there is no {reads} {root}: name that of {name} with `root`")
+    if reads is not None and not (root and (is_folder if reads == "folder" else isfile)(root)):
+        lacking = "none" if root is None else f"no {root}"
+        raise BadInput(f"{name} is read from a {reads}, and there is {lacking}: name it with `root`")
     if split_file is not None and reads != "folder":
         raise BadInput(f"{name} takes no file of splits: leave it out")
     return build(*{"folder": (root, split_file), "file": (root,), None: ()}[reads])

@@ -9,14 +9,13 @@ import hashlib
 import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import torch
@@ -37,9 +36,6 @@ STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}
 OPTIONAL = "fixed_labels", "moving_labels", "field"
 PACK_SUFFIX = ".npz"
-DAMAGE = (zlib.error, BadZipFile, OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, RuntimeError,
-          MemoryError)  # fmt: skip
-"""What reading a damaged file raises."""
 PREPARE_AGAIN = "prepare it again"
 
 
@@ -76,7 +72,7 @@ def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
         fixed, moving = (torch.from_numpy(arrays[name] / np.float32(STEPS)) for name in ("fixed", "moving"))
         others = {name: torch.from_numpy(arrays[name]) for name in OPTIONAL if name in arrays}
         return Sample(subject, fixed, moving, spacing, **others)
-    except DAMAGE as error:
+    except Exception as error:
         raise BadInput(f"{subject}: {path} is damaged, or no longer there: remove it, and {PREPARE_AGAIN}") from error
 
 
@@ -172,8 +168,8 @@ def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]
 
 def parameters(dataset: Any) -> Mapping[str, Any]:
     """The parameters of a protocol: as the data set lists them, or its fields except those that say where it is."""
-    names = [part.name for part in fields(dataset) if part.name not in ("root", "split_file")]
-    return getattr(dataset, "parameters", {name: getattr(dataset, name) for name in names})
+    own = {part.name: getattr(dataset, part.name) for part in fields(dataset)}
+    return getattr(dataset, "parameters", {name: own[name] for name in own if name not in ("root", "split_file")})
 
 
 def fingerprint(path: Path) -> list[Any]:
@@ -282,7 +278,7 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
         with np.load(path) as file:
             index = json.loads(file["index"].item())
         version, parts = index.get("format"), list(index["parts"])
-    except DAMAGE as error:
+    except Exception as error:
         raise BadInput(f"{path} is damaged, or no pack of prepared data: {PREPARE_AGAIN}") from error
     if version != FORMAT:
         raise BadInput(f"{path} was written by another version of vrnet: {PREPARE_AGAIN}")

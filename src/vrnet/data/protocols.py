@@ -8,7 +8,7 @@ Trained on: every slice that is not constant; or, of whole cycles, three slices 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import Literal
@@ -32,17 +32,14 @@ from vrnet.vocabulary import HEART
 
 def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], axes: Float[ndarray, "d d"]) -> Grid:
     """The grid about the centre of an image's own grid, whose axes are the columns of `axes`."""
-    middle = own.points((np.array([own.shape]) - 1) / 2)[0]
-    origin = middle - axes @ (np.array(spacing) * (np.array(shape) - 1) / 2)
-    return Grid(shape, spacing, tuple(origin.tolist()), tuple(axes.ravel().tolist()))
+    return Grid.of(shape, spacing, own.centre - axes @ (np.array(spacing) * (np.array(shape) - 1) / 2), axes)
 
 
 def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
     """The grid moved, by up to half a voxel of the image, so that its first voxel is on one of the image's: an image
     that has the spacing already is then only cropped and padded, not blurred."""
     index = own.index(np.array([grid.origin])).round(6)  # or the rounding of a header decides which way ½ goes
-    nearest = own.points(np.round(index))[0]
-    return Grid(grid.shape, grid.spacing, tuple(nearest.tolist()), grid.direction)
+    return replace(grid, origin=tuple(own.points(np.round(index))[0].tolist()))
 
 
 def slices_last(own: Grid) -> tuple[int, ...]:
@@ -120,18 +117,16 @@ def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spa
 
 def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
     """Every later frame to the first, in all slices that are not constant in either."""
-
-    def later_to_first(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        first, *later = frames
-        return first.repeat(len(later), 1, 1, 1), torch.cat(later)
-
-    stacks, labels = slices_of(images, masks, spacing, size)
-    fixed, moving = later_to_first(stacks)
-    shown = not_constant(fixed) & not_constant(moving)
+    parts = [
+        part
+        for first, *later in filter(None, slices_of(images, masks, spacing, size))
+        for part in (first.repeat(len(later), 1, 1, 1), torch.cat(later))
+    ]
+    shown = not_constant(parts[0]) & not_constant(parts[1])
     if not shown.any():
         raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
-    shown_labels = [part[shown] for part in later_to_first(labels)] if labels else []
-    return Sample(name, fixed[shown], moving[shown], (spacing, spacing), *shown_labels)
+    fixed, moving, *labels = (part[shown] for part in parts)
+    return Sample(name, fixed, moving, (spacing, spacing), *labels)
 
 
 def cycle_to_frame(

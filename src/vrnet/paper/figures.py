@@ -17,9 +17,8 @@ from vrnet.files import Row, exists, read_json, read_rows, write_json
 from vrnet.methods.method import Method
 from vrnet.methods.names import missing_package, parse
 from vrnet.networks.denoisers import Noise
-from vrnet.paper.results import Entry, Results
+from vrnet.paper.results import Entry, Results, Study, best_alphas
 from vrnet.paper.specs import RC_NETS, published_values
-from vrnet.paper.study import Study, best_alphas
 from vrnet.paper.tables import measure_title
 from vrnet.report.drawing import label_colours, motion_colours
 from vrnet.report.figures import draw_contours, show_grid, show_jacobian
@@ -183,20 +182,17 @@ CASCADE_LINES = {
 def draw_parameterisations(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice by structure of R-L2-6x1: one set of weights for all its steps (Θ1), or one for each (Θ2)."""
     groups = measure_methods(study, {"Θ1": "R-L2-6x1-Θ1", "Θ2": "R-L2-6x1"})
-    figure, (ax,) = new_figure(1)
-    draw_structures(ax, groups, "dice")
-    ax.set_title(f"R-L2-6x1 on {study.data}: shared weights (Θ1) and own (Θ2)")
-    return figure, [{"method": label, **row} for label, rows in groups.items() for row in rows]
+    figure, numbers = draw_structures(groups, ("dice",), 7.0)
+    figure.axes[0].set_title(f"R-L2-6x1 on {study.data}: shared weights (Θ1) and own (Θ2)")
+    return figure, numbers
 
 
 def draw_boxplots(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice and Hausdorff distance by method and structure."""
     groups = measure_methods(study, {name: name for name in BOX_METHODS[study.d]})
-    figure, axes = new_figure(2, width=14.0)
-    draw_structures(axes[0], groups, "dice")
-    draw_structures(axes[1], groups, "hd")
-    axes[0].set_title(f"{study.data}: {len(next(iter(groups.values())))} test subjects")
-    return figure, [{"method": label, **row} for label, rows in groups.items() for row in rows]
+    figure, numbers = draw_structures(groups, ("dice", "hd"), 14.0)
+    figure.axes[0].set_title(f"{study.data}: {len(next(iter(groups.values())))} test subjects")
+    return figure, numbers
 
 
 def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
@@ -307,18 +303,23 @@ def new_figure(rows: int, width: float = 7.0) -> "tuple[Figure, list[Axes]]":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, 4.2 * rows), layout="constrained")
-    return figure, list(np.atleast_1d(figure.subplots(rows)))
+    return figure, list(figure.subplots(rows, squeeze=False)[:, 0])
 
 
-def draw_structures(ax: "Axes", groups: Mapping[str, Sequence[Row]], kind: str) -> None:
-    """Boxes of Dice or of Hausdorff distance for each structure and each method."""
-    columns = [column for column in next(iter(groups.values()))[0] if column.startswith(f"{kind}_")]
-    values = {
-        label: [[row[c] for row in rows if not np.isnan(row[c])] for c in columns] for label, rows in groups.items()
-    }
-    draw_boxes(ax, values, [measure_title(c).split(" ", 1)[1] for c in columns])
-    ax.set_ylabel({"dice": "Dice", "hd": "Hausdorff distance, mm"}[kind])
-    ax.legend(fontsize=8, ncols=min(len(groups), 5))
+def draw_structures(
+    groups: Mapping[str, Sequence[Row]], kinds: Sequence[str], width: float
+) -> "tuple[Figure, list[Row]]":
+    """Boxes of Dice or of Hausdorff distance for each structure and each method, and all their rows."""
+    figure, axes = new_figure(len(kinds), width)
+    for ax, kind in zip(axes, kinds, strict=True):
+        columns = [column for column in next(iter(groups.values()))[0] if column.startswith(f"{kind}_")]
+        values = {
+            label: [[row[c] for row in rows if not np.isnan(row[c])] for c in columns] for label, rows in groups.items()
+        }
+        draw_boxes(ax, values, [measure_title(c).split(" ", 1)[1] for c in columns])
+        ax.set_ylabel({"dice": "Dice", "hd": "Hausdorff distance, mm"}[kind])
+        ax.legend(fontsize=8, ncols=min(len(groups), 5))
+    return figure, [{"method": label, **row} for label, rows in groups.items() for row in rows]
 
 
 def draw_boxes(

@@ -1,12 +1,20 @@
-"""The paper's tables, as data: which methods on which images."""
+"""The paper's tables, as data: which methods on which images, and what is spent on a learned method."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
+from vrnet.data.dataset import Phantoms
+from vrnet.data.protocols import Purpose
 from vrnet.files import read_rows
 from vrnet.methods.averaged import AVERAGED
+from vrnet.methods.external import FFD, Demons, SyN
+from vrnet.methods.method import Method, Trainable
+from vrnet.methods.names import parse
 from vrnet.methods.vrnet import PAPER
+from vrnet.training.settings import IN_SPACE, PRESETS, Augmentation, Training
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
 RC_NETS = tuple(f"{n}xRC-Net" for n in range(2, 8))
@@ -108,10 +116,7 @@ class Value:
         return cls(float(mean), None if std is None else float(std), len(mean.split(".")[1]))
 
 
-PublishedValues = dict[str, dict[str, Value]]
-
-
-def published_values(name: str) -> PublishedValues:
+def published_values(name: str) -> dict[str, dict[str, Value]]:
     """The numbers of one of the paper's tables, published/NAME.csv; none where it has no such table."""
     path = Path(__file__).parent / "published" / f"{name}.csv"
     if not path.is_file():
@@ -120,3 +125,124 @@ def published_values(name: str) -> PublishedValues:
         row.pop("method"): {measure: Value.parse(text) for measure, text in row.items() if text}
         for row in read_rows(path, "one row per method")
     }
+
+
+# Budgets: the width of networks and their training, on each data set.
+
+DIMENSIONS = {"acdc": 2, "ukbb": 2, "phantom": 2, "hippocampus": 3, "cmr3d": 3, "acdc3d": 3, "phantom3d": 3}
+"""The dimension of each data set that tables are made of."""
+TIMED_PHANTOMS = {2: Phantoms(shape=(160, 160), spacing=1.8), 3: Phantoms(shape=(128, 128, 96), spacing=1.2)}
+"""By dimension, images of the paper's shapes, on which methods are timed."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The width of networks by dimension (None: the paper's), and how they are trained, by data set."""
+
+    name: str
+    widths: Mapping[int, int | None]
+    training: Mapping[str, Training]
+    phantoms: Mapping[int, Phantoms] | None = None
+    """By dimension, the phantoms that replace every data set of that dimension, if any do."""
+    replaced_methods: Mapping[str, Method] = field(default_factory=dict)
+    """Methods that have other parameters here than the tuned ones, by the names that tables give them."""
+    trained_as: Mapping[str, Purpose] = field(default_factory=dict)
+    """By data set, what training subjects are prepared for, if not for training."""
+    timing_seconds: float = 2.0
+    """How long a method is timed, after one pair to warm up."""
+    data_sets: Mapping[str, str] = field(default_factory=dict)
+    """By data set, the one that is read in its place: the same subjects, measured alike, with more to train on."""
+    beside: "tuple[str, Budget] | None" = None
+    """A budget whose results tables show, too, and what they call it."""
+    alphas_of: "Budget | None" = None
+    """The budget whose trainings decide on α of each method, where a table chooses it; its own, if not given."""
+
+    def changed(self, name: str, change: Callable[[Training], Training], **others: Any) -> "Budget":
+        """This budget under another name, with each of its trainings changed."""
+        training = {data: change(settings) for data, settings in self.training.items()}
+        return replace(self, name=name, training=training, **others)
+
+    def method(self, name: str, d: int) -> Method:
+        """The method of that name; a network has the width of this budget, unless its name gives one."""
+        method = self.replaced_methods.get(name) or parse(name)
+        if not method.is_trainable:
+            return method.resolve(d, None)
+        learned = cast(Any, method)
+        return learned if learned.width is not None else replace(learned, width=self.widths[d])
+
+    def settings(self, method: Trainable, data: str, alpha: float | None, seed: int) -> Training:
+        """How the method is trained on the data; a method whose loss has its own α, such as Siamese, keeps that."""
+        chosen = alpha if method.loss.alpha is None else method.loss.alpha
+        settings = replace(self.training[data], seed=seed)
+        return settings if chosen is None else replace(settings, alpha=chosen)
+
+
+UNFLIPPED = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, translation=0.05)
+"""A heart twists and shortens one way: where outlines do not show the motion along an axis, flipping would hide it."""
+SHORT_2D = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
+SHORT_3D = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=UNFLIPPED, validate_every=500)
+PRESET = {
+    **{name: PRESETS[name] for name in ("acdc", "ukbb", "cmr3d", "hippocampus")},
+    **{"phantom": PRESETS["acdc"], "acdc3d": PRESETS["cmr3d"], "phantom3d": PRESETS["cmr3d"]},
+}
+SHORT = Budget(
+    "short",
+    {2: 16, 3: 8},
+    {
+        **dict.fromkeys(("acdc", "ukbb", "phantom"), SHORT_2D),
+        **dict.fromkeys(("cmr3d", "phantom3d"), SHORT_3D),
+        "acdc3d": replace(SHORT_3D, steps=1_500, batch=2, alpha=0.1, validate_every=1_500),
+        "hippocampus": Training(
+            steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500
+        ),
+    },
+)
+CONSISTENT = Budget(
+    "consistent",
+    {2: 16, 3: 8},
+    {
+        **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
+        **dict.fromkeys(("cmr3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
+        "acdc3d": replace(PRESETS["consistent"], batch=2, augmentation=UNFLIPPED, validate_every=3_000),
+        "hippocampus": replace(PRESETS["hippocampus-consistent"], validate_every=4_000),
+    },
+)
+AUGMENTED = Budget("augmented", {2: None, 3: None}, PRESET, trained_as={"acdc": "evaluation"})
+AS_PUBLISHED = replace(
+    AUGMENTED,
+    name="paper",
+    training=PRESET | {data: replace(PRESET[data], augmentation=None) for data in PRESET if data != "hippocampus"},
+)
+QUICK = Budget(
+    "quick",
+    {2: 2, 3: 2},
+    dict.fromkeys(DIMENSIONS, Training(steps=2, batch=1, rate=1e-3, validate_every=2)),
+    {
+        2: Phantoms("phantom", (48, 48), 6.0, {"train": 2, "val": 1, "test": 3}),
+        3: Phantoms("phantom3d", (16, 16, 16), 9.0, {"train": 2, "val": 1, "test": 3}),
+    },
+    {"FFD": FFD(spacing=40.0, levels=1, iterations=5), "Demons": Demons(iterations=(5,)), "SyN": SyN(iterations=(5,))},
+    timing_seconds=0.0,
+)
+
+
+BUDGETS = {
+    "paper": AS_PUBLISHED,
+    "augmented": AUGMENTED,
+    **{
+        name: budget.changed(  # validated at its end alone, so that the weights of the last step are kept
+            name, lambda training: replace(training, validate_every=training.steps), trained_as={},
+            data_sets={"acdc": "acdc-cycles"}, beside=("ED and ES alone", budget),
+        )
+        for name, budget in (("cycles", AS_PUBLISHED), ("cycles-augmented", AUGMENTED))
+    },
+    "short": SHORT,
+    "central": SHORT.changed("central", lambda training: replace(training, smoothness="CentralDiffusion")),
+    "consistent": CONSISTENT,
+    "long": CONSISTENT.changed(
+        "long",
+        lambda training: replace(training, steps=3 * training.steps, validate_every=3 * training.steps),
+        alphas_of=CONSISTENT,
+    ),
+    "quick": QUICK,
+}  # fmt: skip

@@ -19,10 +19,8 @@ from vrnet.files import Row, columns_of, csv_text, exists, read_rows, write_byte
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
 from vrnet.paper import specs
-from vrnet.paper.budget import BUDGETS, TIMED_PHANTOMS, Budget
-from vrnet.paper.results import Entry, Results, file_name
-from vrnet.paper.specs import TableSpec, Value, published_values
-from vrnet.paper.study import Study, choose_alphas, has_choice, tried_by_all
+from vrnet.paper.results import Entry, Results, Study, choose_alphas, file_name, has_choice, tried_by_all
+from vrnet.paper.specs import BUDGETS, TIMED_PHANTOMS, Budget, TableSpec, Value, published_values
 from vrnet.phantom import Phantom, phantom
 from vrnet.provenance import versions
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import smooth
 from vrnet.images.image import rescale_jointly
-from vrnet.phantom.anatomy import MYO, Chest, Heart, RandomSource, norm
-from vrnet.phantom.motion import Motion, Rhythm
+from vrnet.phantom.anatomy import MYO, Chest, Heart, Motion, RandomSource, Rhythm, norm
 from vrnet.vocabulary import LEVELS, SEGMENTS, Segment
 
 # What a heart suffers from: the sizes and the motion that are drawn, and where its wall does not contract.

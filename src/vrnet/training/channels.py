@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy import ndarray
 
-from vrnet.data.prepared import DAMAGE, PreparedSplit, StoredSamples, write_arrays
+from vrnet.data.prepared import PreparedSplit, StoredSamples, write_arrays
 from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput, Progress
 from vrnet.files import exists, sha256
@@ -107,7 +107,7 @@ def read_index(path: Path) -> Any:
     try:
         with np.load(path) as file:
             return json.loads(file["index"].item())
-    except DAMAGE as error:
+    except Exception as error:
         raise BadInput(f"{path} is damaged: remove it, and resume") from error
 
 
@@ -125,7 +125,7 @@ def add_channels(train: PreparedSplit, val: PreparedSplit, path: Path) -> tuple[
                     p0, p1 = map(torch.from_numpy, arrays)
                 I0, I1 = torch.cat([sample.fixed, p0], dim=1), torch.cat([sample.moving, p1], dim=1)
                 return replace(sample, fixed=I0, moving=I1)
-            except DAMAGE as error:
+            except Exception as error:
                 raise BadInput(f"{subject}: {path} is damaged: remove it, and resume") from error
 
         return replace(part, samples=StoredSamples(part.names, read))
