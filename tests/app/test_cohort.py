@@ -20,8 +20,8 @@ from tests.cohort.works import make_task, write_list
 from tests.phantoms import cycle, phantom
 from vrnet import Grid, Image, Transform, write_image
 from vrnet.app import main as cli
-from vrnet.app.cohort import ending_lines, plan_lines, write_tables
 from vrnet.app.layouts import scan_folder
+from vrnet.app.subject import ending_lines, plan_lines, write_tables
 from vrnet.cohort.results import CohortFolder, Plan
 from vrnet.cohort.run import run_here, run_tasks
 from vrnet.cohort.table import Subject, read_table

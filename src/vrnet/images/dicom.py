@@ -16,7 +16,7 @@ from numpy import ndarray
 from vrnet.errors import BadInput, some, warn_of_input
 from vrnet.files import exists, unreadable
 from vrnet.images.formats import Voxels, check_picture, first_bytes, refuse_errors
-from vrnet.images.grid import Grid, check_grid
+from vrnet.images.grid import Grid, checked_grid
 from vrnet.images.isolated import read_isolated
 
 MIN_SLICE_DISTANCE_MM = 1e-3
@@ -218,9 +218,7 @@ def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
     if np.abs(offset).max() > SAME_PLACE_MM:
         raise BadInput(f"{path} has slices that do not lie behind each other: give a cine of one stack")
     axes, spacing = np.column_stack([first.axes[:3], first.axes[3:], first.normal]), (*first.spacing[::-1], distance)
-    grid = Grid.of((*first.size, len(stack)), spacing, first.position, axes)
-    check_grid(grid, path)
-    return grid
+    return checked_grid(Grid.of((*first.size, len(stack)), spacing, first.position, axes), path)
 
 
 def read_planes(frames: list[Frame], path: Path) -> Shaped[ndarray, "n y x"]:
@@ -246,7 +244,7 @@ def read_planes(frames: list[Frame], path: Path) -> Shaped[ndarray, "n y x"]:
         held |= {file: found[str(k)] for k, file in enumerate(waiting)}
         frames = [frame._replace(scale=(1.0, 0.0)) if frame.file in waiting else frame for frame in frames]
     planes = [held[frame.file][frame.part] for frame in frames]
-    if any(plane.shape != frame.size[::-1] for plane, frame in zip(planes, frames, strict=True)):
+    if {plane.shape for plane in planes} != {frame.size[::-1] for frame in frames}:  # which all have one size
         raise unreadable(path, "its images are not grey, or not as large as their headers say")
     scales = np.array([frame.scale for frame in frames])
     stack = np.stack(planes)

@@ -25,7 +25,7 @@ from numpy import ndarray
 from vrnet.devices import check_memory
 from vrnet.errors import BadInput, InputWarning, warn_of_input
 from vrnet.files import check_ordinary, unreadable
-from vrnet.images.grid import BAD_SPACING, MAX_ORIGIN_MM, SHEARED, Grid, check_grid
+from vrnet.images.grid import BAD_SPACING, MAX_ORIGIN_MM, SHEARED, Grid, checked_grid
 from vrnet.images.image import RAS_TO_LPS, UNITS_MM, frame_step
 
 DAMAGED = "it is damaged or incomplete"
@@ -144,13 +144,12 @@ def nifti_header(head: bytes, path: Path) -> Any:
     if dtype.names:
         raise unreadable(path, "it is in colour; save it in shades of grey")
     is_known = magic in (b"n+1", b"n+2") and dtype.kind in "iufc" and not (dtype.kind == "f" and dtype.itemsize > 8)
+    is_known &= size + 4 <= float(header["vox_offset"]) <= MAX_ORIGIN_MM
     if not is_known or not 1 <= d <= 7 or min(header["dim"][1 : d + 1]) < 1:
         raise unreadable(path, NOT_NIFTI)
     spacing = header["pixdim"][1 : d + 1]
     if not (spacing[:3] > 0).all() or not np.isfinite(spacing).all():
         raise unreadable(path, BAD_SPACING)
-    if not size + 4 <= float(header["vox_offset"]) <= MAX_ORIGIN_MM:
-        raise unreadable(path, NOT_NIFTI)
     header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1  # the sign of the third axis; some write 0
     return header
 
@@ -201,8 +200,7 @@ def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
     axes[:k, :k], origin[:k] = form[:k, :k] / lengths, form[:k, 3]
     spacing = np.where(np.isclose(lengths, sizes[:k], rtol=SAME_SIZE, atol=0), sizes[:k], lengths)
     rest = [float(h) or 1.0 for h in header["pixdim"][4 : d + 1]]
-    grid = Grid.of(shape, [*spacing, *rest], origin, axes)
-    check_grid(grid, path)
+    grid = checked_grid(Grid.of(shape, [*spacing, *rest], origin, axes), path)
     if not forms:
         warn_of_input(f"the header of {path} does not say where it lies (sform and qform are 0): its first voxel is "
                       "put at the origin, as ITK does it (nibabel puts its middle there)")  # fmt: skip
@@ -283,9 +281,7 @@ def nrrd_grid(fields: dict[str, Any], path: Path) -> tuple[bool, Grid]:
     with np.errstate(all="ignore"):
         spacing = np.linalg.norm(rows, axis=1)
         axes = (rows * (1 / spacing)[:, None] * signs).T
-    grid = Grid.of(shape, spacing, origin * signs, axes)
-    check_grid(grid, path)
-    return is_vector, grid
+    return is_vector, checked_grid(Grid.of(shape, spacing, origin * signs, axes), path)
 
 
 # MetaImage (.mha, .mhd): lines `key = value`, the last of which says where the voxels are.
@@ -351,9 +347,7 @@ def metaimage_header(file: BinaryIO, path: Path) -> tuple[dict[str, str], Grid]:
         raise unreadable(path, ODD_HEADER)
     if fields.get("DistanceUnits", "mm") not in ("mm", "?"):
         raise unreadable(path, "its lengths are not in millimetres; convert it")
-    grid = Grid.of(shape, spacing, origin, np.reshape(rows, (d, d)).T)
-    check_grid(grid, path)
-    return fields, grid
+    return fields, checked_grid(Grid.of(shape, spacing, origin, np.reshape(rows, (d, d)).T), path)
 
 
 # Pictures: PNG, JPEG, BMP, and TIFF, whose pages are slices.

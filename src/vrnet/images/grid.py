@@ -176,8 +176,8 @@ class Grid:
         return across if is_thick or self.shape[across] == 1 else None
 
 
-def check_grid(grid: Grid, path: Path) -> None:
-    """BadInput unless the voxels of a grid lie at different, finite places along orthogonal axes."""
+def checked_grid(grid: Grid, path: Path) -> Grid:
+    """The grid; BadInput unless its voxels lie at different, finite places along orthogonal axes."""
     spacing = np.array(grid.spacing[:3])
     if not (spacing > 0).all():
         raise unreadable(path, BAD_SPACING)
@@ -188,6 +188,7 @@ def check_grid(grid: Grid, path: Path) -> None:
     is_small = np.abs(grid.direction).max() < 2  # not where it is NaN; a product of large numbers could overflow
     if not is_small or not np.allclose(grid.axes.T @ grid.axes, np.eye(len(grid.shape)), atol=ORTHONORMAL_TOLERANCE):
         raise unreadable(path, SHEARED)
+    return grid
 
 
 def check_same_grid(name: str, own: Grid, image: str, grid: Grid, others: dict[str, Grid] | None = None) -> None:
@@ -203,13 +204,11 @@ def check_same_grid(name: str, own: Grid, image: str, grid: Grid, others: dict[s
     if text(own) == text(grid):
         gap = np.linalg.norm(own.points(own.corners) - grid.points(own.corners), axis=1).max()
         sizes = f"both have {text(own)}, but turned or placed otherwise, up to {gap:.3g} mm apart"
-    resample = "resample it to that grid, to the nearest voxel"
+    advice = "give the one that was drawn on this image, or resample it to that grid, to the nearest voxel"
     if fitting := next((other for other, each in (others or {}).items() if own.matches(each)), None):
         advice = f"it lies on that of {fitting}: give each to its own image"
     elif own.shape == grid.shape:
-        advice = f"if its header alone is wrong, give it that of the image; else {resample}"
-    else:
-        advice = f"give the one that was drawn on this image, or {resample}"
+        advice = f"if its header alone is wrong, give it that of the image; else {advice}"
     raise BadInput(f"{name} is not on the grid of {image}: {sizes}; {advice}")
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.errors import BadInput, type_name
-from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid, check_grid
+from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid, checked_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,9 +66,7 @@ def grid_of_nibabel(image: SpatialImage, shape: tuple[int, ...], name: str) -> G
         axes = form[:d, :d] / spacing
     if d == 2 and not np.allclose(axes.T @ axes, np.eye(2), atol=ORTHONORMAL_TOLERANCE):
         raise BadInput(f"{name} is a picture that is tilted in space: give it three axes, as (x, y, 1)")
-    grid = Grid.of(shape, spacing, form[:d, 3], axes)
-    check_grid(grid, Path(name))
-    return grid
+    return checked_grid(Grid.of(shape, spacing, form[:d, 3], axes), Path(name))
 
 
 def frame_step(header: Any) -> float | None:
@@ -107,9 +105,8 @@ class Image:
             raise BadInput(f"{name} holds {components} values per voxel (colours, or a transform): give a grey image")
         if len(image.GetSize()) == 4 and image.GetSize()[3] == 1:
             image = sitk.Extract(image, (*image.GetSize()[:3], 0))
-        array, grid = checked_numbers(sitk.GetArrayFromImage(image).T, name), grid_of(image)
-        check_grid(grid, Path(name))
-        return cls(array, grid, name)
+        array = checked_numbers(sitk.GetArrayFromImage(image).T, name)
+        return cls(array, checked_grid(grid_of(image), Path(name)), name)
 
     def to_sitk(self) -> sitk.Image:
         """The image as SimpleITK has it. Its arrays have their axes reversed; booleans become 8 bits."""

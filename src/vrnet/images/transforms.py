@@ -25,7 +25,7 @@ from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.inverse import describe_residual, invert_at
 from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
 from vrnet.images.formats import first_bytes, refuse_errors
-from vrnet.images.grid import Affine, Grid, check_grid
+from vrnet.images.grid import Affine, Grid, checked_grid
 from vrnet.images.image import Image, as_float, as_labels, grid_of, to_sitk
 from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_name, check_numbers, given_image, read_voxels, write_sitk
 from vrnet.images.isolated import read_isolated
@@ -98,10 +98,9 @@ def parse_text(text: str) -> list[Part]:
     for block in re.split(r"(?m)^Transform:", re.sub(r"(?m)^#.*$", "", text))[1:]:
         name, *lines = block.strip().splitlines()
         found = {key: np.array(values.split(), np.float64) for key, _, values in (s.partition(":") for s in lines if s)}
-        none = np.zeros(0)
-        parts.append((name.strip(), found.pop("Parameters", none), found.pop("FixedParameters", none)))
-        if found:
+        if not found.keys() <= {"Parameters", "FixedParameters"}:
             raise ValueError("unknown lines")
+        parts.append((name.strip(), *(found.get(key, np.zeros(0)) for key in ("Parameters", "FixedParameters"))))
     return parts
 
 
@@ -113,17 +112,15 @@ def build(part: Part, path: Path) -> sitk.Transform:
         raise unreadable(path, NOT_A_TRANSFORM)
     kind, d = found[1].replace("MatrixOffsetTransformBase", "AffineTransform"), int(found[2])
     numbers = np.concatenate([parameters, fixed])
-    if not np.isfinite(numbers).all():
-        raise BadInput(f"{path} contains NaN or infinite numbers: it cannot be applied")
     if not (np.abs(numbers) <= MAX_PARAMETER).all():
-        raise BadInput(f"{path} contains numbers above {MAX_PARAMETER:g}: it cannot be applied")
+        raise BadInput(f"{path} contains NaN or infinite numbers, or above {MAX_PARAMETER:g}: it cannot be applied")
     if kind == "IdentityTransform":
         return sitk.Transform(d, sitk.sitkIdentity)
     if kind in (FIELD, SPLINE):  # with the grid of the field, or of the control points
         if len(fixed) != d * (3 + d) or (fixed[:d] < 1).any() or (fixed[:d] % 1).any():
             raise unreadable(path, NOT_A_TRANSFORM)
-        grid = Grid.of(fixed[:d], fixed[2 * d : 3 * d], fixed[d : 2 * d], fixed[3 * d :].reshape(d, d))
-        check_grid(grid, path)
+        axes = fixed[3 * d :].reshape(d, d)
+        grid = checked_grid(Grid.of(fixed[:d], fixed[2 * d : 3 * d], fixed[d : 2 * d], axes), path)
         if len(parameters) != d * prod(grid.shape):
             raise unreadable(path, NOT_A_TRANSFORM)
         if kind == FIELD:
@@ -195,7 +192,6 @@ def field_grid(transform: sitk.Transform) -> Grid | None:
 
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")  # the formats that transforms are written in
-MAX_DISPLACEMENT_MM = 1e9
 LARGE_REACH, MAX_CONDITION = 0.05, 100.0
 """An affine part that moves corners by more than this part of the diagonal of the grid is not left to iteration, unless
 it draws space nearly together."""
@@ -373,10 +369,9 @@ class Transform:
             raise BadInput(f"{path} is {itk.GetDimension()}D and has no grid of its own: give a reference of its kind")
         else:
             transform = sample_transform(itk, reference)
-        if not np.isfinite(transform.displacement).all():
-            raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
-        if np.abs(transform.displacement).max() > MAX_DISPLACEMENT_MM:
-            raise BadInput(f"{path} contains displacements above {MAX_DISPLACEMENT_MM:g} mm: it cannot be applied")
+        if not np.abs(transform.displacement).max() <= MAX_PARAMETER:
+            said = f"NaN or infinite displacements, or above {MAX_PARAMETER:g} mm"
+            raise BadInput(f"{path} contains {said}: it cannot be applied")
         return transform
 
 
