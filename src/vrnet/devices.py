@@ -58,8 +58,7 @@ def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
 
 
 def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
-    """All threads for a network, whose convolutions are worth sharing; otherwise one for a small image: a second gains
-    nothing, and waiting for a busy core costs several times more."""
+    """All threads, but one for a small image without a network: waiting for a busy core costs more than it gains."""
     is_small = voxels <= ONE_THREAD_UP_TO_VOXELS and not is_network
     return use_threads(1 if is_small else torch.get_num_threads())
 

@@ -257,7 +257,8 @@ WAYS = {
     "turned": (
         replace(GRID, direction=(-1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
         f"both have {PLACE}, but turned or placed otherwise, up to 342 mm apart; ",  # 2 · 95 · 1.8
-        "if its header alone is wrong, give it that of the image; else resample it",
+        "if its header alone is wrong, give it that of the image; "
+        "else give the one that was drawn on this image, or resample it",
     ),
 }
 

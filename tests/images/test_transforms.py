@@ -25,12 +25,11 @@ from tests.images.conftest import (
     turn,
 )
 from vrnet import compose
-from vrnet.app.transforms import grid_of_range, turned
 from vrnet.errors import BadInput, InputWarning
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, to_sitk, write_image
-from vrnet.images.transforms import TRANSFORM_SUFFIXES, Transform, load_chain, sample_transform
+from vrnet.images.transforms import TRANSFORM_SUFFIXES, Transform, grid_of_range, load_chain, sample_transform, turned
 from vrnet.registration.images import register_images
 
 

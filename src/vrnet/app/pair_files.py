@@ -66,8 +66,7 @@ def register_files(
 ) -> tuple[PairResult, dict[str, Any], list[Path]]:
     """Register a pair and write the results in a folder: the result, what metrics.json holds, and which files.
 
-    They replace the files of an earlier run once all are written. With `images` those of the pair are among them, each
-    under its name. `inputs` are the files that are read, and never written. `stage` is told what is done."""
+    With `images` those of the pair are among the files, each under its name. `inputs` are read, and never written."""
     start = [] if options.affine == "none" else [AFFINE]
     labels = [] if pair.moving_labels is None else [LABELS]
     given = {image.name: image for image in pair.images.values()} if images else {}
@@ -105,8 +104,7 @@ def metrics_of(result: PairResult, command: str = "register") -> dict[str, Any]:
 
 
 def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[str, Any]:
-    """The part of metrics.json about landmarks: the same number of points in both, in the same order. A warning where
-    they lie outside their image, as where their axes run the other way: nothing moves there."""
+    """The part of metrics.json about landmarks, in pairs; a warning where they lie outside, where nothing moves."""
     if fixed.lps.shape != moving.lps.shape:
         raise BadInput(f"there are {len(fixed.lps)} fixed points and {len(moving.lps)} moving ones: give pairs")
     mapped = result.transform.points(fixed.lps)

@@ -1,24 +1,18 @@
 """`vrnet apply`, `vrnet invert` and `vrnet points`: what is done with a transform once it is there."""
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import SimpleITK as sitk
 import tyro
-from jaxtyping import Float
-from numpy import ndarray
 
 from vrnet.app import arguments as args
 from vrnet.app.console import print_line, stage_progress
 from vrnet.errors import BadInput, counted, percent
-from vrnet.images.grid import Affine, Grid
 from vrnet.vocabulary import Interpolation, Space
 
 if TYPE_CHECKING:
-    from vrnet.images.transforms import Transform
+    from vrnet.images.grid import Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +61,7 @@ class Apply:
             warped = transform.apply(image, grid, self.interpolation)
         write_image(warped, self.out)
         print_line(f"Wrote {self.out}.")
-        is_empty = np.ptp(warped.array) == 0 < np.ptp(image.array)
+        is_empty = warped.array.min() == warped.array.max() and image.array.min() < image.array.max()
         if is_empty and image.grid.holds(transform.on(grid).ends()).any():
             print_line(f"Note: {self.out} is empty: what {image.name} shows lies elsewhere. Check what each file is, "
                        "and the order of transforms.")  # fmt: skip
@@ -93,6 +87,7 @@ class Invert:
 
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
+        from vrnet.images.grid import Affine
         from vrnet.images.io import read_image
         from vrnet.images.transforms import ITK_SUFFIXES, TRANSFORM_SUFFIXES, read_itk, sample_transform, write_itk
 
@@ -117,26 +112,30 @@ class Invert:
                                    ".tfm or .h5, or --reference MOVING")  # fmt: skip
         print_line(f"Wrote {self.out}, from MOVING to FIXED.", *told)
 
-    def invert_field(self, itk: "sitk.Transform | None", moving: Grid | None) -> list[str]:
+    def invert_field(self, itk: Any, moving: "Grid | None") -> list[str]:
         """Write the inverse of a transform that is not linear; returns what is to be said of it."""
-        from vrnet.images.transforms import Transform, field_grid, sample_transform
+        from numpy import percentile
 
-        if itk is None or field_grid(itk) is not None:
+        from vrnet.images import transforms
+        from vrnet.images.transforms import Transform, sample_transform
+
+        if itk is None or transforms.field_grid(itk) is not None:
             there = Transform.load(self.transform)
         elif moving is not None:
-            there = sample_transform(itk, turned(linear_part(itk).inverse(), moving))  # from where it leads to moving
+            frame = transforms.turned(transforms.linear_part(itk).inverse(), moving)  # from which it leads to moving
+            there = sample_transform(itk, frame)
         else:
             raise BadInput(f"{self.transform} has no grid of its own: give --reference MOVING")
         if moving is not None and not moving.holds(there.ends()).any():
             raise BadInput(f"{self.transform} leads to no place in {self.reference}: give --reference MOVING, the "
                            "image that it leads to")  # fmt: skip
-        back = there.inverse(moving or grid_of_range(there)).transform
+        back = there.inverse(moving or transforms.grid_of_range(there)).transform
         back.save(self.out)
-        moved, error, outside = round_trip(there, back)
+        moved, error, outside = transforms.round_trip(there, back)
         who = f"random points that move by more than {moved:.2g} mm"
         if not len(error):
             return [f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?"]
-        median, p95, worst = np.percentile(error, (50, 95, 100))
+        median, p95, worst = percentile(error, (50, 95, 100))
         told = [
             f"From FIXED to MOVING and back, half of {who} end within {median:.3f} mm of where they began, 95 % within "
             f"{p95:.3f} mm, and the farthest {worst:.2f} mm away, where the transform squeezes or folds."
@@ -145,53 +144,6 @@ class Invert:
             said = "of these points are not counted: they lead out of the grid of the inverse."
             told.append(f"{percent(outside)} {said}")
         return told
-
-
-def grid_of_range(there: "Transform") -> Grid:
-    """A grid that holds every place that a transform leads to: its own, turned and shifted by a large affine part, and
-    grown by as many voxels as it takes. BadInput if that is more than eightfold, where a few lead far away."""
-    affine = there.affine_part()
-    frame = turned(affine, there.grid) if affine else there.grid
-    index = frame.index(there.ends())
-    low = np.minimum(np.floor(index.min(0) + 0.5), 0)
-    shape = np.maximum(np.ceil(index.max(0) - 0.5), np.array(frame.shape) - 1) - low + 1
-    if shape.prod() > 8 * np.prod(frame.shape):
-        raise BadInput("the transform leads to places that lie far apart: give the grid of moving (`reference`)")
-    return Grid.of(shape, frame.spacing, frame.points(low[None])[0], frame.axes)
-
-
-def turned(affine: Affine, grid: Grid) -> Grid:
-    """A grid as it lies in moving, with its axes kept at right angles where the map shears."""
-    there = affine.image_of(grid)
-    return Grid.of(there.shape, there.spacing, there.origin, affine.rotation @ grid.axes)
-
-
-def linear_part(transform: sitk.Transform) -> Affine:
-    """What is left of a transform, which may be made of several, without its fields and splines."""
-    if transform.GetTransformEnum() == sitk.sitkComposite:
-        chain = sitk.CompositeTransform(transform)
-        parts = [linear_part(chain.GetNthTransform(k)) for k in range(chain.GetNumberOfTransforms())]
-        return reduce(Affine.compose, parts)
-    is_linear = transform.IsLinear()
-    return Affine.from_sitk(transform if is_linear else sitk.Transform(transform.GetDimension(), sitk.sitkIdentity))
-
-
-def round_trip(there: "Transform", back: "Transform") -> tuple[float, Float[ndarray, " n"], float]:
-    """(threshold, |back(there(x)) − x| at 10,000 random points x that move by more, in mm, the part of them that leads
-    out of the grid of the inverse and is not counted).
-
-    They lie between voxels, where an inverse is least exact, and move by more than the shortest edge of a voxel; or, if
-    nothing does, by more than half of the longest motion."""
-    length, random = np.linalg.norm(there.displacement, axis=0), np.random.default_rng(0)
-    threshold = min(*there.grid.spacing, float(length.max()) / 2)
-    region = np.argwhere(length > threshold) if threshold > 0 else np.argwhere(length == 0)
-    voxels = region[random.integers(len(region), size=10_000)]
-    index = voxels + random.uniform(-0.5, 0.5, voxels.shape)
-    x = there.grid.points(np.clip(index, 0, np.array(there.grid.shape) - 1))
-    y = there.points(x)
-    inside = back.grid.holds(y)
-    error = np.linalg.norm(back.points(y[inside]) - x[inside], axis=1)
-    return threshold, error, float(1 - inside.mean())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -197,8 +197,7 @@ def check_jobs(jobs: int, scheduler: str | None = None) -> None:
 
 @contextmanager
 def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
-    """What does so many subjects: this process; as many as `jobs` on this machine, each with one thread; or the cluster
-    of a scheduler at an address such as tcp://host:8786, or that wrote one in a file."""
+    """What does so many subjects: this process, `jobs` processes of one thread each, or the cluster of a scheduler."""
     jobs = min(jobs, subjects)
     if not subjects or (scheduler is None and jobs == 1):
         yield run_here

@@ -112,9 +112,7 @@ class PreparedSplit:
     @property
     def names(self) -> list[str]:
         """The subjects; no image is read to know them."""
-        if isinstance(self.samples, StoredSamples):
-            return list(self.samples.names)
-        return [sample.name for sample in self.samples]
+        return list(getattr(self.samples, "names", ())) or [sample.name for sample in self.samples]
 
     def read(self, subject: str) -> Sample:
         return self.samples[self.names.index(subject)]

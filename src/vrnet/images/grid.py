@@ -301,8 +301,7 @@ class Affine:
         return U @ V
 
     def summary(self) -> dict[str, Any]:
-        """What metrics.json says: the angle of R from 0 to 180 degrees, how far the centre of fixed moves, and the d-th
-        root of det M."""
+        """For metrics.json: the angle of R, how far the centre of fixed moves, and the d-th root of det M."""
         R = self.rotation
         sine, cosine = np.linalg.norm(R - R.T) / 8**0.5, (np.trace(R) - (len(R) - 2)) / 2
         angle, shift = float(np.degrees(np.arctan2(sine, cosine))), float(np.linalg.norm(self.translation))

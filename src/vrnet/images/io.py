@@ -1,5 +1,4 @@
-"""Images, cines and points on disk, and images as a caller gives them. The content of a file says what it is, not its
-ending."""
+"""Images, cines and points in files or as a caller gives them. The content of a file says what it is, not its name."""
 
 import gzip
 import re
@@ -154,8 +153,7 @@ def frames_of_axes(array: Shaped[ndarray, "..."], grid: Grid, path: Path) -> tup
 
 
 def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Path) -> str:
-    """Tell the user that the third axis is taken for time, and return what speaks against it, if anything; BadInput
-    where it evidently counts the slices of a stack or of a volume."""
+    """Tell the user that the third axis is taken for time, and return what speaks against it; BadInput for a volume."""
     steps = " x ".join(f"{h:.4g}" for h in grid.spacing)
     # A third step is the time between frames, in seconds; or the 1 of a header that says nothing of it.
     has_steps = grid.spacing[2] >= MAX_STEP_S and (grid.spacing[2] != 1 or 1 in grid.spacing[:2])
@@ -173,8 +171,7 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
 
 
 def grid_in_space(grid: Grid, path: Path) -> Grid:
-    """A grid without its last axis, which is time. A slice that is tilted out of the plane of its first axes has no
-    place in 2D: it lies along the axes."""
+    """A grid without its last axis, time. A slice tilted out of the plane of its first axes lies along the axes."""
     d = len(grid.shape) - 1
     axes = grid.axes[:d, :d]
     is_apart = np.allclose(axes.T @ axes, np.eye(d), atol=ORTHONORMAL_TOLERANCE)

@@ -124,9 +124,7 @@ def show_mask(ax: "Axes", labels: ndarray, truth: ndarray | None = None) -> None
 
 
 def draw_denoising(study: Study) -> "tuple[Figure, list[Row]]":
-    """The field after each cascade of R-L2-6x1, from a noisy start: its own guess with noise added, and noise alone.
-
-    The numbers are the mean |∇u| of each field, in voxels per voxel."""
+    """The field after each cascade of R-L2-6x1 and its mean |∇u|, from a guess with noise and from noise alone."""
     names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
     sample, methods = study.test.samples[0], study.methods([study.results.entry(name) for name in names])
     found = {name: field_states(method, sample) for name, method in zip(names, methods, strict=True)}
