@@ -73,10 +73,8 @@ def check_folder(folder: Path, names: tuple[str, ...] = ()) -> None:
         raise BadInput(f"cannot write to {folder} ({error.strerror}): choose another folder") from error
     remove_leftovers(folder)
     for path in (folder / name for name in names):
-        if is_folder(path):
-            raise BadInput(f"{path} is a folder, and would have to be a file: choose another folder")
-        if path.parent != folder and exists(path.parent) and not path.parent.is_dir():
-            raise BadInput(f"{path.parent} is no folder, and would have to be one: choose another folder")
+        if is_folder(path) or (path.parent != folder and exists(path.parent) and not path.parent.is_dir()):
+            raise BadInput(f"{path} cannot be a file, as it is a folder or is in a file: choose another folder")
 
 
 def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
@@ -400,12 +398,10 @@ class TensorFile:
 
     def record(self, key: str, schema: type[T]) -> T:
         """What the header says under a key, in JSON, as a dataclass."""
-        if key not in self.metadata:
-            raise self.refusal("was not written by vrnet for this")
         try:
             values = json.loads(self.metadata[key])
-        except (ValueError, RecursionError) as error:
-            raise self.refusal(f'has no JSON under "{key}"') from error
+        except (LookupError, ValueError, RecursionError) as error:
+            raise self.refusal(f'was not written by vrnet for this: it has no JSON under "{key}"') from error
         return read_record(values, schema, self.path, self.advice)
 
     def layouts(self) -> dict[str, Layout]:

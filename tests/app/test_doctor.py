@@ -3,7 +3,7 @@
 import json
 import sys
 import tomllib
-from importlib.metadata import requires
+from importlib.metadata import requires, version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,7 +74,8 @@ def test_a_folder_that_cannot_be_written_is_wrong(vrnet, quick, monkeypatch, tmp
 
 def test_an_extra_that_is_absent_is_no_fault(vrnet, quick, monkeypatch):
     there = doctor.installed
-    monkeypatch.setattr(doctor, "installed", lambda package: None if package == "lightning" else there(package))
+    absent = {"lightning": ""}
+    monkeypatch.setattr(doctor, "installed", lambda extra=None: there(extra) | (absent if extra == "train" else {}))
     status, out, _ = vrnet("doctor")
     assert status == 0
     assert f"train: not installed; it gives vrnet train → if you need that: {how_to_install('train')}" in out
@@ -82,7 +83,7 @@ def test_an_extra_that_is_absent_is_no_fault(vrnet, quick, monkeypatch):
 
 def test_a_package_that_is_needed_and_absent_is(vrnet, quick, monkeypatch):
     there = doctor.installed
-    monkeypatch.setattr(doctor, "installed", lambda package: None if package == "scipy" else there(package))
+    monkeypatch.setattr(doctor, "installed", lambda extra=None: there(extra) | ({} if extra else {"scipy": ""}))
     status, out, _ = vrnet("doctor")
     assert status == 3
     assert "WRONG scipy: missing" in out
@@ -95,8 +96,9 @@ def test_every_extra_of_the_project_is_explained():
 def test_what_is_needed_is_read_from_the_metadata(monkeypatch):
     listed = ["torch>=2.6", "numpy (>=2.0)", 'lightning>=2.5; extra == "train"', "vrnet[train]; extra == 'test'"]
     monkeypatch.setattr(doctor, "requires", lambda name: listed)
-    assert doctor.requirements() == ["torch", "numpy"]
-    assert doctor.requirements("train") == ["lightning"]
+    assert doctor.installed() == {"torch": version("torch"), "numpy": version("numpy")}
+    assert [*doctor.installed("train")] == ["lightning"]
+    assert doctor.installed("test") == {}
     assert len(requires("vrnet")) > 10
 
 

@@ -140,7 +140,7 @@ def test_the_list_leads_to_the_files_from_where_it_lies(tmp_path):
 def test_a_folder_in_no_known_layout_is_told(tmp_path):
     with pytest.raises(BadInput, match="no pairs or cines are found"):
         scan_folder(tmp_path)
-    with pytest.raises(BadInput, match="is no folder"):
+    with pytest.raises(BadInput, match="are found in the folder"):
         scan_folder(tmp_path / "none")
 
 

@@ -412,7 +412,7 @@ def test_fewer_subjects_than_asked_for_are_told(vrnet, data, tmp_path):
     status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--subjects", 9)
     assert (status, "has 3 subjects, and not 9" in err) == (2, True)
     status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--rounds", 0)
-    assert (status, "--rounds is 0: give 1 to 20" in err) == (2, True)
+    assert (status, "--rounds is 0: give a number of 1 or more, 20 at most" in err) == (2, True)
     assert not (tmp_path / "t").exists()
 
 

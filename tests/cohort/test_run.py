@@ -416,8 +416,8 @@ def test_workers_of_a_machine_take_its_gpus_in_turn(tmp_path, monkeypatch):
     ("address", "content", "words"),
     [
         ("tcp://127.0.0.1:1", None, "no Dask scheduler answers"),
-        ("none.json", None, "cannot read none.json"),
-        ("file.json", '{"address": 3}', "names no address"),
+        ("none.json", None, "no Dask scheduler answers at none.json"),
+        ("file.json", '{"other": 3}', "no Dask scheduler answers at file.json"),
     ],
 )
 def test_a_scheduler_that_is_not_there_is_told(address, content, words, monkeypatch, tmp_path):

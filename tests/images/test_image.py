@@ -248,8 +248,8 @@ def test_a_frame_is_an_image_on_the_grid():
         (with_frame(2, np.nan), None, "frame 2 .* NaN"),
         (with_frame(3, 0.0), None, "frame 3 .* shows nothing"),
         (FRAMES.astype(complex), None, "real numbers"),
-        (FRAMES, (0.0, 30.0, 20.0, 60.0), "do not increase at frame 2"),
-        (FRAMES, (0.0, np.nan, 20.0, 60.0), "do not increase at frame 1"),
+        (FRAMES, (0.0, 30.0, 20.0, 60.0), "do not increase from frame to frame"),
+        (FRAMES, (0.0, np.nan, 20.0, 60.0), "do not increase from frame to frame"),
         (FRAMES, (0.0, 30.0), "4 frames and 2 times"),
     ],
 )

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import distributions, requires
 from pathlib import Path
 from time import perf_counter
 
@@ -72,30 +72,22 @@ def check_versions() -> Iterator[Check]:
     source = commit()
     yield Check("vrnet", __version__ + (f", commit {source[:10]}" if source else ""))
     yield Check("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    for package in requirements():
-        found = installed(package)
-        yield Check(package, found or "missing", found is not None, "" if found else f"pip install {package}")
+    for package, found in installed().items():
+        yield Check(package, found or "missing", bool(found), "" if found else f"pip install {package}")
 
 
-def requirements(extra: str | None = None) -> list[str]:
-    """The packages that vrnet, or one of its extras, needs, as the installed metadata lists them."""
+def installed(extra: str | None = None) -> dict[str, str]:
+    """{package: version} of what vrnet, or one of its extras, needs by its metadata; "" where one is absent."""
     split = [(text.partition(";")[0], re.search("extra == ['\"](.+?)['\"]", text)) for text in requires("vrnet") or ()]
-    return [re.split(r"[^\w.-]", name.strip())[0] for name, marker in split if (marker and marker[1]) == extra]
-
-
-def installed(package: str) -> str | None:
-    """The version of a package; None where it is absent."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    named = [re.split(r"[^\w.-]", name.strip())[0] for name, marker in split if (marker and marker[1]) == extra]
+    return {name: next((found.version for found in distributions(name=name)), "") for name in named if name != "vrnet"}
 
 
 def check_extras() -> Iterator[Check]:
     """Which extras are there; without one, all that does not need it works."""
     for name, gives in EXTRAS.items():
-        versions = {package: installed(package) for package in requirements(name) if package != "vrnet"}
-        if None in versions.values():
+        versions = installed(name)
+        if "" in versions.values():
             yield Check(name, f"not installed; it gives {gives}", hint=f"if you need that: {how_to_install(name)}")
         else:
             yield Check(name, f"{gives} ({', '.join(f'{package} {found}' for package, found in versions.items())})")

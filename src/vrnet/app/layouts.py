@@ -18,7 +18,7 @@ from vrnet.cohort.results import FAILURES
 from vrnet.cohort.table import CINES, PAIRS, CohortTable, Subject, check_subjects, refuse
 from vrnet.data.hearts import frame_numbers, read_info
 from vrnet.errors import BadInput
-from vrnet.files import Row, exists, is_folder, write_rows
+from vrnet.files import Row, exists, write_rows
 from vrnet.images.grid import Grid
 from vrnet.images.io import read_voxels
 from vrnet.images.transforms import Transform
@@ -31,13 +31,11 @@ GROUP = "group"
 
 def scan_folder(folder: Path, cines: bool = False) -> list[Row]:
     """The subjects of a folder, as rows with absolute paths: pairs; cines if asked for, or where there are no pairs."""
-    if not is_folder(folder):
-        raise BadInput(f"{folder} is no folder: give one in the layout of ACDC or BIDS")
     pairs = [] if cines else scan_acdc(folder) or [*scan_bids(folder)]
     if found := pairs or [*scan_acdc_cines(folder)] or [*scan_bids(folder, cines=True)]:
         return found
     raise BadInput(
-        f"no {'cines' if cines else 'pairs or cines'} are found in {folder}: neither patients as in ACDC "
+        f"no {'cines' if cines else 'pairs or cines'} are found in the folder {folder}: neither patients as in ACDC "
         "(patient001/Info.cfg, patient001_4d.nii.gz), nor sub-… with images of ED and ES, of two sessions, or "
         "…_cine.nii.gz of four axes, as in BIDS"
     )

@@ -126,8 +126,7 @@ class Paper:
             of_others = "data", "seeds", "alphas", "measured_only", "jobs", "device", *args.OF_A_SPLIT
             refuse_options(self, of_others, f"on the table {self.name}: leave that out")
         check_jobs(self.jobs)
-        if not 1 <= self.seeds <= 1000:
-            raise BadInput("`seeds` is 1 at least, and 1000 at most")
+        check_range({"`seeds`": self.seeds}, 1, 1000)
         if self.alphas and self.measured_only:
             raise BadInput("α is chosen by training: leave out `alphas` or `measured_only`")
         for alpha in self.alphas:

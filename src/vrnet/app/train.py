@@ -10,7 +10,7 @@ import tyro
 from vrnet.app import arguments as args
 from vrnet.app import console
 from vrnet.app.console import print_line, stage_progress
-from vrnet.errors import BadInput, counted
+from vrnet.errors import BadInput, check_range, counted
 from vrnet.methods.parameters import field_docstrings
 from vrnet.training.settings import PRESETS, Training
 
@@ -246,8 +246,7 @@ class Template:
         from vrnet.report.figures import image_figure, save
         from vrnet.training.template import image_of, make_template
 
-        if not 1 <= self.rounds <= 20:
-            raise BadInput(f"--rounds is {self.rounds}: give 1 to 20; a template settles in two or three")
+        check_range({"`rounds`": self.rounds}, 1, 20)
         check_folder(self.out, FILES)
         if exists(self.out / WEIGHTS):
             raise BadInput(f"{self.out} holds weights already, of a template or of a network: choose another folder")

@@ -49,10 +49,8 @@ class Apply:
 
         check_not_input([self.out], (self.transform, *self.then, self.moving, self.reference))
         check_file(self.out, IMAGE_SUFFIXES)
-        if self.smooth and not self.labels:
-            raise BadInput("--smooth is for label maps: add --labels")
-        if self.labels and self.interpolation != "linear":
-            raise BadInput("labels are not interpolated: leave out --interpolation, or --labels")
+        ignored = "interpolation" if self.labels else "smooth"
+        args.refuse_options(self, (ignored,), f"{'with' if self.labels else 'without'} --labels")
         grid, image = read_image(self.reference).grid, read_image(self.moving)
         transform = load_chain([self.transform, *self.then], grid)
         if self.labels:

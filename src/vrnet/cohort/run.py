@@ -222,15 +222,12 @@ def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) ->
             cluster.adapt(minimum=jobs, maximum=jobs)  # also if one is killed as it begins
             yield partial(run_by_dask, client, f"the {jobs} processes here")
             return
-        address: Any = scheduler
-        if "://" not in scheduler and (scheduler.endswith(".json") or os.path.exists(scheduler)):
-            found = read_json(Path(scheduler))
-            address = found.get("address") if isinstance(found, dict) else None
-            if not isinstance(address, str):
-                raise BadInput(f"{scheduler} names no address: give the file that dask scheduler has written")
+        address = scheduler
         try:
+            if "://" not in scheduler and (scheduler.endswith(".json") or os.path.exists(scheduler)):
+                address = str(read_json(Path(scheduler))["address"])
             client = stack.enter_context(distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False))
-        except (OSError, ValueError, TimeoutError) as error:
+        except (OSError, ValueError, TimeoutError, TypeError, LookupError) as error:
             raise BadInput(f"no Dask scheduler answers at {address}: check that it runs, and its address") from error
         yield partial(run_by_dask, client, f"the scheduler at {address}")
 

@@ -65,11 +65,10 @@ def read_label_names(given: str | LabelNames) -> dict[int, str]:
         entries = list(given.items())
     texts = [(str(label).strip(), name.strip() if isinstance(name, str) else "") for label, name in entries]
     said = json.dumps(given) if isinstance(given, str) else ascii(given)
-    if not texts or not all(LABEL.fullmatch(label) and name for label, name in texts):
-        raise BadInput(f"the names of labels are {said}: give them as 1=RV,2=Myo,3=LV, or one of {', '.join(KNOWN)}")
+    if not texts or not all(LABEL.fullmatch(label) and int(label) and name for label, name in texts):
+        known = f"one of {', '.join(KNOWN)}; 0 is the background, and has no name"
+        raise BadInput(f"the names of labels are {said}: give them as 1=RV,2=Myo,3=LV, or {known}")
     pairs = [(int(label), name) for label, name in texts]
-    if 0 in dict(pairs):
-        raise BadInput(f"the label 0 is called {dict(pairs)[0]}: it is the background, and has no name")
     for kind, values in zip(("label", "name"), zip(*pairs, strict=True), strict=True):
         value, count = Counter(values).most_common(1)[0]
         if count > 1:

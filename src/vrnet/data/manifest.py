@@ -105,11 +105,9 @@ class Manifest:
     def read(cls, path: Path) -> "Manifest":
         """The pairs of a CSV file; BadInput if columns, names or splits are wrong."""
         rows = read_rows(path, FORMAT)
-        if not rows:
-            raise BadInput(f"{path} lists no pairs of images: give it {FORMAT}")
-        if not set(IMAGES) <= rows[0].keys():
-            wanted = f"fixed and moving and, where wanted, {', '.join(COLUMNS[2:])}"
-            raise BadInput(f"{path} has the columns {shown(', '.join(rows[0]))}: they should be {wanted}")
+        if not rows or not set(IMAGES) <= rows[0].keys():
+            columns = f" in the columns {shown(', '.join(rows[0]))}" if rows else ""
+            raise BadInput(f"{path} lists no pairs of images{columns}: give it {FORMAT}")
         refuse_misspelt(rows[0], COLUMNS, path)
         names = [row.get("name") or f"pair{number:03d}" for number, row in enumerate(rows, start=1)]
         subjects = {row.get("subject", ""): None for row in rows}

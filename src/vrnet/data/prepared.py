@@ -275,11 +275,10 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
     try:
         with np.load(path) as file:
             index = json.loads(file["index"].item())
-        version, parts = index.get("format"), list(index["parts"])
+        parts = {FORMAT: list(index["parts"])}[index.get("format")]
     except Exception as error:
-        raise BadInput(f"{path} is damaged, or no pack of prepared data: {PREPARE_AGAIN}") from error
-    if version != FORMAT:
-        raise BadInput(f"{path} was written by another version of vrnet: {PREPARE_AGAIN}")
+        said = "is damaged, no pack of prepared data, or was written by another version of vrnet"
+        raise BadInput(f"{path} {said}: {PREPARE_AGAIN}") from error
     found = {}
     for place, values in enumerate(parts):
         part = read_record(values, PartRecord, path, PREPARE_AGAIN)

@@ -245,9 +245,8 @@ class Cine:
         times = self.times_ms
         if times is not None and len(times) != len(self.frames):
             raise BadInput(f"{self.name} has {len(self.frames)} frames and {len(times)} times: give one per frame")
-        for k, (before, time) in enumerate(pairwise((-inf, *(times or ())))):
-            if not before < time < inf:
-                raise BadInput(f"the times of {self.name} do not increase at frame {k} ({time:g} ms): mend their order")
+        if not all(before < time < inf for before, time in pairwise((-inf, *(times or ())))):
+            raise BadInput(f"the times of {self.name} do not increase from frame to frame: mend their order")
 
     def __repr__(self) -> str:
         spacing = " x ".join(f"{h:.4g}" for h in self.grid.spacing)

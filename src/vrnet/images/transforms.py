@@ -100,7 +100,8 @@ def parse_text(text: str) -> list[Part]:
         found = {key: np.array(values.split(), np.float64) for key, _, values in (s.partition(":") for s in lines if s)}
         if not found.keys() <= {"Parameters", "FixedParameters"}:
             raise ValueError("unknown lines")
-        parts.append((name.strip(), *(found.get(key, np.zeros(0)) for key in ("Parameters", "FixedParameters"))))
+        parameters, fixed = (found.get(key, np.zeros(0)) for key in ("Parameters", "FixedParameters"))
+        parts.append((name.strip(), parameters, fixed))
     return parts
 
 

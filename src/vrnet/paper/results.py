@@ -167,10 +167,9 @@ class Results:
             rows = [
                 {key: cell if key == "subject" else float(cell or "nan") for key, cell in row.items()} for row in cells
             ]
-            if [row["subject"] for row in rows] != config["subjects"]:
-                raise ValueError("other subjects than it says")
-            if np.isnan([list(row.values())[-1] for row in rows]).any():
-                raise ValueError("a row is cut off")
+            is_cut_off = np.isnan([list(row.values())[-1] for row in rows]).any()
+            if is_cut_off or [row["subject"] for row in rows] != config["subjects"]:
+                raise ValueError("other subjects than it says, or a row is cut off")
             return rows
 
     def mean_rows(self, entries: Sequence[Entry]) -> list[Row]:
@@ -433,8 +432,7 @@ def tried_by_all(results: Results, names: Sequence[str]) -> tuple[float, ...]:
 def best_alphas(results: Results) -> dict[str, float]:
     """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
     scores = own_scores(deciding(results))
-    names = {score["method"] for score in scores}
-    return {name: best_alpha(score for score in scores if score["method"] == name) for name in names}
+    return {score["method"]: score["alpha"] for score in sorted(scores, key=lambda s: (s["val_dice"], -s["alpha"]))}
 
 
 def own_scores(results: Results) -> list[Row]:
