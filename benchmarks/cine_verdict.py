@@ -33,7 +33,7 @@ import torch
 from cine import as_cine
 from rows import append_row, read_measured
 from vrnet import track
-from vrnet.data.hearts import ACDC
+from vrnet.data.dataset import ACDC
 from vrnet.evaluation.metrics import dice
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image

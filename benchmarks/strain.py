@@ -16,7 +16,7 @@ from vrnet import Cine, track
 from vrnet.cardiac.strain import TITLES
 from vrnet.cardiac.volumes import slices_first, volumes
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.hearts import ACDC, read_info
+from vrnet.data.dataset import ACDC, read_info
 from vrnet.files import read_rows, write_rows
 from vrnet.vocabulary import LEVELS
 

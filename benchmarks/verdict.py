@@ -33,8 +33,7 @@ from torch.nn import functional
 from rows import append_row, read_measured
 from volumes import brains as load_brains
 from vrnet import register
-from vrnet.data.dataset import Hippocampus
-from vrnet.data.hearts import ACDC
+from vrnet.data.dataset import ACDC, Hippocampus
 from vrnet.evaluation.metrics import by_label, dice, nan_mean
 from vrnet.verdict.evidence import Evidence
 from vrnet.verdict.evidence import evidence_of as evidence_of_pair

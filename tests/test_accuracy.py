@@ -4,7 +4,7 @@ import pytest
 
 from tests.phantoms import phantom
 from vrnet import parse, register
-from vrnet.data.hearts import ACDC
+from vrnet.data.dataset import ACDC
 from vrnet.evaluation.split import measure_subject, summarise
 from vrnet.vocabulary import HEART
 

@@ -74,7 +74,7 @@ def check_folder(folder: Path, names: tuple[str, ...] = ()) -> None:
     remove_leftovers(folder)
     for path in (folder / name for name in names):
         if is_folder(path) or (path.parent != folder and exists(path.parent) and not path.parent.is_dir()):
-            raise BadInput(f"{path} cannot be a file, as it is a folder or is in a file: choose another folder")
+            raise BadInput(f"{path} is a folder, or in a file, and would have to be a file: choose another folder")
 
 
 def check_file(path: Path, suffixes: tuple[str, ...]) -> None:

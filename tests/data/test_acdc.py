@@ -7,7 +7,7 @@ import torch
 
 from tests.data.conftest import affine_of, brightest, heart, place, spots, write, write_acdc
 from vrnet import BadInput
-from vrnet.data.hearts import ACDC, ACDC3D, ACDCCycles, read_info
+from vrnet.data.dataset import ACDC, ACDC3D, ACDCCycles, read_info
 from vrnet.data.prepared import prepare_split
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.files import read_rows

@@ -13,8 +13,7 @@ import torch
 
 from tests.data.conftest import Toy, assert_same, heart, parts_of, random_sample, write, write_acdc, write_splits
 from vrnet import BadInput
-from vrnet.data.dataset import DATASETS, Entry, Phantoms
-from vrnet.data.hearts import ACDC
+from vrnet.data.dataset import ACDC, DATASETS, Entry, Phantoms
 from vrnet.data.prepared import (
     MORE_USES,
     USES,

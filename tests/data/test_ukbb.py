@@ -5,7 +5,7 @@ import torch
 from scipy import ndimage
 
 from tests.data.conftest import affine_of, brightest, heart, place, spots, write, write_splits, write_ukbb
-from vrnet.data.hearts import CMR3D, UKBB
+from vrnet.data.dataset import CMR3D, UKBB
 
 SHAPE, SPACING = (81, 70, 60), (1.3, 1.3, 2.0)
 MARKS = (46, 34, 32), (38, 40, 25)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.data.conftest import heart, write_acdc
-from vrnet.data.hearts import ACDC
+from vrnet.data.dataset import ACDC
 from vrnet.data.prepared import PreparedSplit
 
 

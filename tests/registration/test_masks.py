@@ -14,7 +14,7 @@ import vrnet
 from tests.models import Flow, card, trained
 from tests.phantoms import phantom
 from vrnet import BadInput, Grid, Image, InputWarning, Trained, Transform, parse, register, register_images, write_image
-from vrnet.data.hearts import ACDC
+from vrnet.data.dataset import ACDC
 from vrnet.fields.calculus import smooth, warp
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Affine

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from tests.phantoms import phantom
 from vrnet import BadInput, Grid, Image, Transform, Verdict, judge, judge_images, register, register_images
-from vrnet.data.hearts import ACDC
+from vrnet.data.dataset import ACDC
 from vrnet.evaluation.pair import overlap, regularity, structure_evidence
 from vrnet.fields.calculus import smooth, warp
 from vrnet.images.grid import Affine

@@ -16,7 +16,7 @@ from vrnet.app.pair_files import LABELS as WARPED_LABELS
 from vrnet.app.track import LABELS, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.cohort.results import FAILURES
 from vrnet.cohort.table import CINES, PAIRS, CohortTable, Subject, check_subjects, refuse
-from vrnet.data.hearts import frame_numbers, read_info
+from vrnet.data.dataset import frame_numbers, read_info
 from vrnet.errors import BadInput
 from vrnet.files import Row, exists, write_rows
 from vrnet.images.grid import Grid
