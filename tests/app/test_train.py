@@ -121,7 +121,7 @@ def test_a_pack_gives_the_run_of_the_folder(train, vrnet, data, tmp_path):
         ("TV-L1", ("--data", "phantom"), "TV-L1 has nothing to learn"),
         ("short-axis", ("--data", "phantom"), "to fine-tune it, train D-L2-3x1-half-w32 with --start-from short-axis"),
         (METHOD, ("--data", "acdd"), 'there is no data set "acdd": choose one of acdc,'),
-        (METHOD, ("--data", "acdc"), "acdc is read from a folder: name it with --root"),
+        (METHOD, ("--data", "acdc"), "acdc is read from a folder, and there is none: name it with --root"),
         (METHOD, ("--data", "none.npz"), "there is no none.npz"),
         (METHOD, ("--data", "phantom", "--out", "file/run"), "cannot write to file/run"),
         (METHOD, ("--data", "phantom", "--device", "cuda"), "no CUDA device"),

@@ -80,8 +80,7 @@ def notes() -> Iterator[None]:
 def progress_bar(
     *columns: progress.ProgressColumn, line: Callable[[progress.Task], str]
 ) -> Iterator[tuple[progress.Progress, progress.TaskID]]:
-    """A bar on the error stream, so that results can be piped, and its task. Where that stream is a file, a line now
-    and then, also while nothing ends: whoever reads a log must see that the run lives."""
+    """A bar on the error stream, and its task; in a file a line now and then: a log must show that the run lives."""
     if not gc.isenabled():
         gc.freeze()  # what is loaded by now stays
         gc.enable()

@@ -42,9 +42,8 @@ def scan_folder(folder: Path, cines: bool = False) -> list[Row]:
 
 
 def scan_acdc(folder: Path) -> list[Row]:
-    """Each patient: end-diastole fixed, end-systole moving, with their labels where there are any.
-
-    A patient whose images are missing is listed, so that it is missed; none is where nobody has any, but cines."""
+    """Each patient, also without images, so that it is missed: end-diastole fixed, end-systole moving, with labels if
+    there are any. None where nobody has images, but cines."""
     rows: list[Row] = []
     for place in sorted(path.parent for path in folder.glob("*/Info.cfg")):
         frames = [place / f"{place.name}_frame{number:02d}" for number in frame_numbers(place)]

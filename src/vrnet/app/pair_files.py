@@ -171,8 +171,7 @@ class RecordedConditions:
         cls, transform: Path, fixed: Path, moving: Path, masks: MaskFiles, ignore_masks: bool = False,
         use_record: bool = True,
     ) -> "RecordedConditions":  # fmt: skip
-        """What is recorded beside a transform, or its masks alone; nothing where the images are others. Masks that are
-        given are used in place of those that are recorded. The user is told what is used, and what is not, and why."""
+        """What is recorded beside a transform, unless the images are others; masks that are given replace its masks."""
         record = PairRecord.beside(transform)
         if record is None:
             return cls(masks)

@@ -79,9 +79,7 @@ class SubjectWork:
         )
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
-        """Write what `vrnet register` or `vrnet track` writes, and return the row of the table.
-
-        It computes with one thread, so that a result depends neither on how many jobs there are nor on which."""
+        """Write what `vrnet register` or `vrnet track` writes by one thread, whatever the jobs, and return the row."""
         do = self.track if self.are_cines else self.register
         with use_threads(1), one_thread(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InputWarning)
