@@ -116,12 +116,15 @@ class Evaluate:
             console.print_line(*told[:10], *more, advice)
         console.exit_if(bool(failed))
 
-    def checked_pair(self) -> tuple[Path, Path, bool]:
-        """Both images, and whether METHOD is a transform; BadInput for what a pair lacks or cannot have."""
-        from vrnet.app.pair_files import METRICS, TRANSFORM, PairRecord
-        from vrnet.files import check_file, exists, own_files
+    def evaluate_pair(self) -> None:
+        from vrnet.app import pair_files
+        from vrnet.app.pair_files import METRICS, TRANSFORM
+        from vrnet.files import check_file, exists, own_files, write_json
+        from vrnet.images.io import read_points
+        from vrnet.images.transforms import Transform
         from vrnet.methods.names import find_base
         from vrnet.methods.weights import SUFFIX
+        from vrnet.registration.images import check_pair, register_pair
 
         if self.fixed is None or self.moving is None:
             raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
@@ -139,23 +142,13 @@ class Evaluate:
             args.refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
         if self.out is not None:
             check_file(self.out, (".json",))
-            is_record = self.out.name == METRICS and PairRecord.beside(self.out.with_name(TRANSFORM)) is not None
-            if is_record or self.out.name in own_files(self.out.parent):
+            record = pair_files.PairRecord.beside(self.out.with_name(TRANSFORM)) if self.out.name == METRICS else None
+            if record is not None or self.out.name in own_files(self.out.parent):
                 raise BadInput(f"{self.out} is of the result in its folder, which stays as it is: choose another name")
-        return self.fixed, self.moving, is_file
-
-    def evaluate_pair(self) -> None:
-        from vrnet.app.pair_files import landmark_error, metrics_of, notes_on, read_pair
-        from vrnet.files import write_json
-        from vrnet.images.io import read_points
-        from vrnet.images.transforms import Transform
-        from vrnet.registration.images import check_pair, register_pair
-
-        fixed, moving, is_file = self.checked_pair()
         with console.stage_progress() as stage:
             stage("reading")
-            recorded = self.conditions.recorded(Path(self.method), fixed, moving)
-            pair = read_pair(fixed, moving, **self.labels.files, **recorded.masks)
+            recorded = self.conditions.recorded(Path(self.method), self.fixed, self.moving)
+            pair = pair_files.read_pair(self.fixed, self.moving, **self.labels.files, **recorded.masks)
             pair = pair.with_label_names(self.labels.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             if is_file:
@@ -169,11 +162,12 @@ class Evaluate:
                 result = register_pair(pair, self.method_options.spec(self.method).load(), options, stage)
             stage("measuring")
             command = "evaluate FILE" if is_file else "evaluate"
-            metrics = metrics_of(result, command)
+            metrics = pair_files.metrics_of(result, command)
             if landmarks:
-                metrics |= landmark_error(result, *landmarks)
+                metrics |= pair_files.landmark_error(result, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
-        console.print_result(metrics, notes_on(result, command), *([] if self.out is None else [f"Wrote {self.out}."]))
+        written = [] if self.out is None else [f"Wrote {self.out}."]
+        console.print_result(metrics, pair_files.notes_on(result, command), *written)
         is_failed = metrics["verdict"]["level"] == "failed"
         console.exit_if(is_failed and metrics["method"] != "identity")  # which was not meant to succeed

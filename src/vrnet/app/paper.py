@@ -185,13 +185,11 @@ def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: 
             name = next((data for data, other in budget.data_sets.items() if other == read), read)
         else:
             name = asked.data or (fallback if fallback and source.root is None else own)
+            source = replace(source, data=budget.data_sets.get(name, name))
         if DIMENSIONS.get(name) != d:
             known = ", ".join(name for name in DIMENSIONS if DIMENSIONS[name] == d)
-            raise BadInput(
-                f"this is not made of {name}: choose one of {known}, or a file that vrnet prepare made of one"
-            )
-        is_pack = asked.data.endswith(PACK_SUFFIX)
-        named = source if is_pack else replace(source, data=budget.data_sets.get(name, name))
-        split = partial(named.split, stage=stage, say=say)
+            said = f"this is not made of {name}: choose one of {known}"
+            raise BadInput(f"{said}, or a file that vrnet prepare made of one")
+        split = partial(source.split, stage=stage, say=say)
     results = Results(asked.out, name, budget)
     return Study(results, split, stage, say, asked.device_options.device, asked.jobs)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -10,9 +10,6 @@ from vrnet.app import arguments as args
 from vrnet.app.console import print_line, stage_progress
 from vrnet.errors import BadInput, counted, percent
 from vrnet.vocabulary import Interpolation, Space
-
-if TYPE_CHECKING:
-    from vrnet.images.grid import Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,64 +81,57 @@ class Invert:
     """The image on whose grid the inverse is to be: MOVING. Without it, a grid that holds all the transform reaches."""
 
     def run(self) -> None:
+        from numpy import percentile
+
         from vrnet.files import check_file, check_not_input
+        from vrnet.images import transforms
         from vrnet.images.grid import Affine
         from vrnet.images.io import read_image
-        from vrnet.images.transforms import ITK_SUFFIXES, TRANSFORM_SUFFIXES, read_itk, sample_transform, write_itk
 
         check_not_input([self.out], (self.transform, self.reference))
-        check_file(self.out, TRANSFORM_SUFFIXES)
+        check_file(self.out, transforms.TRANSFORM_SUFFIXES)
         moving = None if self.reference is None else read_image(self.reference).grid
         with stage_progress() as stage:
             stage("inverting")
-            itk = read_itk(self.transform)
+            itk = transforms.read_itk(self.transform)
             if itk is not None and moving is not None and itk.GetDimension() != len(moving.shape):
                 raise BadInput(f"{self.transform} is {itk.GetDimension()}D and {self.reference} is not: give MOVING")
-            if itk is None or not itk.IsLinear():
-                told = self.invert_field(itk, moving)
-            else:
-                told, back = ["The inverse of an affine map is exact."], Affine.from_sitk(itk).inverse().itk
-                if self.out.suffix in ITK_SUFFIXES:
-                    write_itk(back, self.out)
+            if itk is not None and itk.IsLinear():
+                affine = Affine.from_sitk(itk).inverse()
+                if self.out.suffix in transforms.ITK_SUFFIXES:
+                    transforms.write_itk(affine.itk, self.out)
                 elif moving is not None:
-                    sample_transform(back, moving).save(self.out)
+                    transforms.sample_transform(affine.itk, moving).save(self.out)
                 else:
                     raise BadInput(f"{self.transform} is an affine map, which has no grid: give a name that ends in "
                                    ".tfm or .h5, or --reference MOVING")  # fmt: skip
-        print_line(f"Wrote {self.out}, from MOVING to FIXED.", *told)
-
-    def invert_field(self, itk: Any, moving: "Grid | None") -> list[str]:
-        """Write the inverse of a transform that is not linear; returns what is to be said of it."""
-        from numpy import percentile
-
-        from vrnet.images import transforms
-        from vrnet.images.transforms import Transform, sample_transform
-
-        if itk is None or transforms.field_grid(itk) is not None:
-            there = Transform.load(self.transform)
-        elif moving is not None:
-            frame = transforms.turned(transforms.linear_part(itk).inverse(), moving)  # from which it leads to moving
-            there = sample_transform(itk, frame)
-        else:
-            raise BadInput(f"{self.transform} has no grid of its own: give --reference MOVING")
-        if moving is not None and not moving.holds(there.ends()).any():
-            raise BadInput(f"{self.transform} leads to no place in {self.reference}: give --reference MOVING, the "
-                           "image that it leads to")  # fmt: skip
-        back = there.inverse(moving or transforms.grid_of_range(there)).transform
-        back.save(self.out)
-        moved, error, outside = transforms.round_trip(there, back)
+                print_line(f"Wrote {self.out}, from MOVING to FIXED.", "The inverse of an affine map is exact.")
+                return
+            if itk is None or transforms.field_grid(itk) is not None:
+                there = transforms.Transform.load(self.transform)
+            elif moving is not None:
+                frame = transforms.turned(transforms.linear_part(itk).inverse(), moving)
+                there = transforms.sample_transform(itk, frame)  # from where it leads to moving
+            else:
+                raise BadInput(f"{self.transform} has no grid of its own: give --reference MOVING")
+            if moving is not None and not moving.holds(there.ends()).any():
+                raise BadInput(f"{self.transform} leads to no place in {self.reference}: give --reference MOVING, the "
+                               "image that it leads to")  # fmt: skip
+            back = there.inverse(moving or transforms.grid_of_range(there)).transform
+            back.save(self.out)
+            moved, error, outside = transforms.round_trip(there, back)
+        print_line(f"Wrote {self.out}, from MOVING to FIXED.")
         who = f"random points that move by more than {moved:.2g} mm"
         if not len(error):
-            return [f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?"]
+            print_line(f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?")
+            return
         median, p95, worst = percentile(error, (50, 95, 100))
-        told = [
+        print_line(
             f"From FIXED to MOVING and back, half of {who} end within {median:.3f} mm of where they began, 95 % within "
             f"{p95:.3f} mm, and the farthest {worst:.2f} mm away, where the transform squeezes or folds."
-        ]
+        )
         if outside >= 0.005:
-            said = "of these points are not counted: they lead out of the grid of the inverse."
-            told.append(f"{percent(outside)} {said}")
-        return told
+            print_line(f"{percent(outside)} of these points are not counted: they lead out of the grid of the inverse.")
 
 
 @dataclass(frozen=True, kw_only=True)
