@@ -11,7 +11,7 @@ from itertools import chain
 from math import ceil
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -184,11 +184,13 @@ def record_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callable
 
 def capture_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callable[..., Tensor]:
     """A function that changes nothing, such as a network in use, warmed up and recorded as `record_graph` does."""
-    with own_stream(torch.device("cuda", torch.cuda.current_device())) as stream:
+    stream = Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         for _ in range(WARM_UP_CALLS):
             function(*examples)
         replay = record_graph(function, *examples)
-    torch.cuda.current_stream().wait_stream(cast(Stream, stream))
+    torch.cuda.current_stream().wait_stream(stream)
     return replay
 
 

@@ -124,7 +124,7 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
         ("table", "boxplots", {}, "boxplots is a figure: ask for `vrnet paper figure boxplots`"),
         ("table", "acdc", {"alphas": (0.1, -0.1)}, "one of `alphas` is -0.1: give a number of 0 or more"),
         ("table", "acdc", {"alphas": (0.1,), "measured_only": True}, "leave out `alphas` or `measured_only`"),
-        ("table", "acdc", {"seeds": 0}, "`seeds` is 1 at least"),
+        ("table", "acdc", {"seeds": 0}, "`seeds` is 0: give a number of 1 or more"),
         ("table", "acdc", {"measured_only": True, "out": Path("nowhere")}, "nothing of this table is measured"),
     ],
 )

@@ -12,7 +12,7 @@ from vrnet.app import console
 from vrnet.app.console import print_line, stage_progress
 from vrnet.errors import BadInput, check_range, counted
 from vrnet.methods.parameters import field_docstrings
-from vrnet.training.settings import PRESETS, Training
+from vrnet.training.settings import PRESETS, Training, settings
 
 if TYPE_CHECKING:
     from vrnet.data.prepared import PreparedSplit
@@ -106,7 +106,6 @@ class Train:
         from vrnet.training.fit import find_start, fit, is_first_process, validate
         from vrnet.training.loss import loss_of
         from vrnet.training.run import Run, best_row
-        from vrnet.training.settings import settings
         from vrnet.training.trainer import check_lightning
         from vrnet.variational.cascade import Cascade, no_motion
 
@@ -165,7 +164,6 @@ class Train:
         """Both splits with channels, and the segmenters that made these; None if their training was stopped."""
         from vrnet.methods.segmenter import Segmenter
         from vrnet.training.crossfit import crossfit, prepare_channels, take_over
-        from vrnet.training.settings import settings
 
         folder, where = self.out / "anatomy", (self.device_options.device, self.devices, self.nodes)
         if self.segmenters is not None:

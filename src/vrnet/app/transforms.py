@@ -46,8 +46,8 @@ class Apply:
 
         check_not_input([self.out], (self.transform, *self.then, self.moving, self.reference))
         check_file(self.out, IMAGE_SUFFIXES)
-        ignored = "interpolation" if self.labels else "smooth"
-        args.refuse_options(self, (ignored,), f"{'with' if self.labels else 'without'} --labels")
+        ignored, where = ("interpolation", "with --labels") if self.labels else ("smooth", "on an image: add --labels")
+        args.refuse_options(self, (ignored,), where)
         grid, image = read_image(self.reference).grid, read_image(self.moving)
         transform = load_chain([self.transform, *self.then], grid)
         if self.labels:
