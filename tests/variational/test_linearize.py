@@ -81,9 +81,9 @@ def test_the_weight_is_the_mask_of_fixed_times_that_of_moving_where_the_field_le
 @pytest.fixture
 def weighted(d, h, random):
     """(v, lin): a linearised pair whose voxels have weights between 0 and 1, some of them 0."""
-    shape, k = ((4, 5), 1) if d == 2 else ((3, 3, 2), 3)
+    shape = (4, 5) if d == 2 else (3, 3, 2)
     weight = random(1, 1, *shape).clamp(0, 1)
-    rho, J, at = random(1, k, *shape), random(1, k, d, *shape), random(1, d, *shape)
+    rho, J, at = random(1, 1, *shape), random(1, 1, d, *shape), random(1, d, *shape)
     return random(1, d, *shape), Linearization(rho, rho, rho, at, h, weight, residual=rho, J=J)
 
 

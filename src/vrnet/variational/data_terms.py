@@ -31,7 +31,6 @@ from vrnet.variational.linearize import (
     WarpedPair,
     Weight,
     expand_difference,
-    maximize_in_box,
     remember,
     solve_damped,
     squares,
@@ -127,26 +126,20 @@ class Difference(DataTerm[Linearization], Protocol):
 
 @dataclass(frozen=True)
 class L1(Difference):
-    """|ρ|, summed over channels."""
+    """|ρ| of one channel."""
 
     name = "L1"
     summary = "absolute differences"
 
     def prox(self, v: Field, lin: Linearization, theta: Tensor) -> Field:
-        """u = v − Gᵀz/θ, where z maximises the dual ⟨ρ(v), z⟩ − ⟨Jᵀz, Gᵀz⟩/2θ over the box |z| ≤ 1.
-
-        With one channel, z = clip(θρ(v) / ⟨J, G⟩, −1, 1)."""
+        """u = v − Gz/θ with z = clip(θρ(v) / ⟨J, G⟩, −1, 1), which maximises the dual ⟨ρ(v), z⟩ − ⟨Jz, Gz⟩/2θ."""
         v, G, JG = lin.complete_square(v, theta)
-        if lin.J.shape[1] == 1:
-            z = (theta * lin.rho(v) / (JG + EPSILON)).clamp(-1, 1)
-            return torch.addcmul(v, z / theta, G[:, 0], value=-1)
-        JG = torch.einsum("bki...,bli...->b...kl", lin.J, G)
-        damping = EPSILON * torch.eye(lin.J.shape[1], dtype=JG.dtype, device=JG.device)
-        z = maximize_in_box(JG + damping, (theta * lin.rho(v)).movedim(1, -1))
-        return v - torch.einsum("bki...,b...k->bi...", G, z) / theta
+        (slope,) = G.unbind(1)
+        z = (theta * lin.rho(v) / (JG + EPSILON)).clamp(-1, 1)
+        return torch.addcmul(v, z / theta, slope, value=-1)
 
-    def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
-        return rho.abs().sum(1)
+    def norm(self, rho: Float[Tensor, "b 1 *s"]) -> Density:
+        return rho.abs()[:, 0]
 
 
 @dataclass(frozen=True)
