@@ -23,13 +23,12 @@ from vrnet.errors import BadInput, UnfitMachine, did_you_mean, type_name
 from vrnet.files import exists, sha256
 from vrnet.methods import parameters as by_name
 from vrnet.methods.averaged import AVERAGED, Averaged, averaged
-from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
 from vrnet.methods.method import CPU, Card, Method, Scaling, Task, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.segmenter import REGISTERS_NOTHING
 from vrnet.methods.solvers import preset
-from vrnet.methods.vrnet import PAPER
+from vrnet.methods.vrnet import PAPER, RCNet, Siamese, VoxelMorph
 from vrnet.methods.weights import (
     FAMILIES,
     MAX_SPACING_RATIO,
@@ -43,7 +42,7 @@ from vrnet.methods.weights import (
     template_shape,
 )
 from vrnet.provenance import versions
-from vrnet.variational.cascade import Initializer, Spacing
+from vrnet.variational.cascade import Initializer, Spacing, no_motion
 from vrnet.variational.data_terms import DATA_TERMS
 from vrnet.variational.regularizers import REGULARIZERS
 
@@ -113,6 +112,19 @@ class Default(Method):
 
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return self.resolve(d, None).build(d, device)
+
+
+@dataclass(frozen=True)
+class Identity(Method):
+    """u = 0: the row that others are measured against."""
+
+    summary = "no registration: what there was before"
+
+    def __str__(self) -> str:
+        return "identity"
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        return no_motion
 
 
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]

@@ -17,13 +17,12 @@ from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
-from vrnet.methods.baselines import Siamese, VoxelMorph, parse_baseline
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Card, Method, Trainable
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
 from vrnet.methods.pyramid import parse_pyramid
 from vrnet.methods.segmenter import REGISTERS_NOTHING, Segmenter, parse_segmenter
 from vrnet.methods.solvers import preset
-from vrnet.methods.vrnet import parse_vrnet
+from vrnet.methods.vrnet import Siamese, VoxelMorph, parse_baseline, parse_vrnet
 from vrnet.variational.cascade import Spacing, initialize
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.initialisers import ThroughTemplate
