@@ -171,7 +171,7 @@ def test_in_all_else_it_is_the_method_itself():
     method = trained()
     properties = [name for name, value in vars(vrnet.Method).items() if isinstance(value, property)]
     properties += vrnet.Method.__annotations__
-    own = {"summary", "details", "fixed_parameters"}
+    own = {"summary", "details"}
     assert {"dimensions", "scaling", "masks", "devices", "is_network", "model"} <= set(properties)
     for name in set(properties) - own:
         assert getattr(Averaged(method), name) == getattr(method, name), name

@@ -83,10 +83,6 @@ class Averaged(Method):
     def details(self) -> dict[str, str]:
         return {**self.method.details, "field": WORDS}
 
-    @property
-    def fixed_parameters(self) -> tuple[str, ...]:
-        return ("method",)
-
 
 for name in (*Method.__annotations__, *(key for key, value in vars(Method).items() if isinstance(value, property))):
     if name not in vars(Averaged):
@@ -99,8 +95,3 @@ def without_flips(method: Method) -> BadInput:
         f"{method} was trained without mirrored images and may go wrong in them, so that it is not averaged over flips "
         "and turns: leave out `average=True`, and +average in its name"
     )
-
-
-def averaged(method: Method) -> Averaged:
-    """The method averaged, once."""
-    return method if isinstance(method, Averaged) else Averaged(method)
