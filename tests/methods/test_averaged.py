@@ -9,7 +9,7 @@ import vrnet
 from tests.models import card, saved, trained
 from vrnet import Grid, Image
 from vrnet.errors import BadInput
-from vrnet.methods.averaged import Averaged, AverageOverTurns
+from vrnet.methods.method import Averaged, AverageOverTurns
 from vrnet.methods.names import parameters, parse, parse_method, parse_trainable, with_parameters
 from vrnet.methods.weights import save_weights
 from vrnet.variational.linearize import Masks

@@ -20,10 +20,9 @@ from vrnet.fields.calculus import zeros
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import load_method, load_weights, read_card, save_weights
 from vrnet.provenance import provenance
-from vrnet.training.fit import fit, thetas, validate
+from vrnet.training.fit import Trainer, fit, thetas, validate
 from vrnet.training.loss import Loss
 from vrnet.training.settings import Training
-from vrnet.training.trainer import Trainer
 
 
 def weights_of(folder):

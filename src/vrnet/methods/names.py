@@ -22,9 +22,8 @@ from torch import nn
 from vrnet.errors import BadInput, UnfitMachine, did_you_mean, type_name
 from vrnet.files import exists, sha256
 from vrnet.methods import parameters as by_name
-from vrnet.methods.averaged import AVERAGED, Averaged
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import CPU, Card, Method, Scaling, Task, Trainable, made_by_fields
+from vrnet.methods.method import AVERAGED, CPU, Averaged, Card, Method, Scaling, Task, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.segmenter import REGISTERS_NOTHING
 from vrnet.methods.solvers import preset

@@ -21,8 +21,7 @@ import numpy as np
 
 from vrnet.errors import BadInput
 from vrnet.files import Row, exists, json_ready, read_json, read_rows
-from vrnet.methods.averaged import AVERAGED
-from vrnet.methods.method import Method, Trainable
+from vrnet.methods.method import AVERAGED, Method, Trainable
 from vrnet.methods.names import without_average
 from vrnet.methods.parameters import value_in
 from vrnet.paper.budget import DIMENSIONS, Budget

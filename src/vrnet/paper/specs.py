@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrnet.files import read_rows
-from vrnet.methods.averaged import AVERAGED
+from vrnet.methods.method import AVERAGED
 from vrnet.methods.vrnet import PAPER
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")

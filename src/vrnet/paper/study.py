@@ -12,14 +12,13 @@ from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput, Stage
 from vrnet.evaluation.split import evaluate_split
 from vrnet.files import Row, exists, read_rows, write_json, write_rows
-from vrnet.methods.averaged import without_flips
-from vrnet.methods.method import Method, Trainable
+from vrnet.methods.method import Method, Trainable, without_flips
 from vrnet.methods.names import MethodSpec, missing_package, parse_method, without_average
 from vrnet.paper.results import RUN, SCORES, Entry, Results, method_settings
 from vrnet.provenance import how_to_install, versions
+from vrnet.training.fit import check_lightning
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
 from vrnet.training.settings import Training
-from vrnet.training.trainer import check_lightning
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
 Say = Callable[[str], None]
