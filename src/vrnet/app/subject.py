@@ -18,7 +18,7 @@ from vrnet.images.resample import one_thread
 from vrnet.methods.names import MethodSpec
 from vrnet.provenance import __version__, commit
 from vrnet.report import THUMBNAIL
-from vrnet.report.cine_figures import shown_pair, write_report
+from vrnet.report.cine import shown_pair, write_report
 from vrnet.report.figures import write_thumbnail
 from vrnet.report.pair import View
 from vrnet.vocabulary import RegistrationOptions
