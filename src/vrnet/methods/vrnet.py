@@ -126,21 +126,16 @@ class VRNet(Trainable):
         rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
         init: Initializer = no_motion
         if self.init != "zeros":
-            init = denoisers.Predict(self._net(d, self._seen)) if self.init == "unet" else denoisers.Noise()
+            init = denoisers.Predict(self._net(d, sees_images=True)) if self.init == "unet" else denoisers.Noise()
             init = denoisers.InitialFlow(init) if DENOISERS[self.denoiser].is_diffeomorphic else init
         linearize = DATA_TERMS.get(self.data, L2()).linearize
         if self.channels:
             return denoisers.WeighedCascade(denoisers.Weighed(init, self.channels), rows, linearize).to(device)
         return Cascade(init, rows, linearize).to(device)
 
-    @property
-    def _seen(self) -> int:
-        """Channels of two images side by side."""
-        return 2 * (1 + self.channels)
-
     def _step(self, d: int) -> Step:
         kind = DENOISERS[self.denoiser]
-        net = self._net(d, self._seen if kind.sees_images else d)
+        net = self._net(d, kind.sees_images)
         denoise = kind.make(he_initialised(net) if self.start_weights == "he" else net)
         if self.data == NO_DATA:
             data: nn.Module = nn.Identity()
@@ -150,7 +145,9 @@ class VRNet(Trainable):
             data = denoisers.FlowDataStep(prox) if kind.is_diffeomorphic else prox
         return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
 
-    def _net(self, d: int, inputs: int) -> nn.Module:
+    def _net(self, d: int, sees_images: bool) -> nn.Module:
+        """Of two images side by side, or of a field."""
+        inputs = 2 * (1 + self.channels) if sees_images else d
         net = (half_unet if self.resolution == "half" else unet)(d, inputs, self.width or PAPER_WIDTH[d])
         return denoisers.Odd(net) if self.exchange == "odd" else net
 

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import WARM_UP_CALLS, Lookahead, channels_last, find_device, in_main_thread, own_stream, record_graph
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, check_range
 from vrnet.files import exists, write_bytes, write_rows
 from vrnet.methods.method import Card, Trainable, made_by_fields
 from vrnet.methods.names import bundled_file, is_bundled
@@ -110,8 +110,7 @@ def fit(
     } | ({"channels": str(segmenters)} if segmenters else {})  # fmt: skip
     loss_of(method, settings)  # which fails at once where there is no such term
     pairs = Pairs.from_split(train, settings.uses_labels)
-    if devices < 1 or nodes < 1:
-        raise BadInput("there is nothing to compute on: `devices` and `nodes` are 1 at least")
+    check_range({"devices": devices, "nodes": nodes}, 1)
     if settings.batch % (devices * nodes):
         raise BadInput(f"{devices * nodes} devices cannot share a batch of {settings.batch}: choose a multiple")
     run.check(resume)
