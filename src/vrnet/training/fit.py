@@ -98,7 +98,8 @@ def fit(
     if method.channels != channels:
         told = f"{method} takes images with {method.channels} further channels, and these have {channels}"
         raise BadInput(f'{told}: choose another method, or give `channels="anatomy"`')
-    start_card = None if start_from is None else read_card(find_start(str(start_from)))
+    start = None if start_from is None else find_start(str(start_from))
+    start_card = start and read_card(start)
     if start_card and (start_card.method, start_card.dimension) != (str(method), d):
         holds, wanted = f"{start_card.method} in {start_card.dimension}D", f"{method} in {d}D"
         other = "" if template_shape(start_card.method) else f"train {start_card.method}, or "
@@ -129,9 +130,8 @@ def fit(
                     write_bytes(segmenters.all.read_bytes(), folder / SEGMENTER)
             fabric.barrier()
             trainer = Trainer(fabric, method, pairs.move_to(fabric.device), settings)
-            if start_from is not None and not exists(folder / CHECKPOINT):
-                start, _ = load_weights(find_start(str(start_from)))
-                trainer.model.load_state_dict(start.state_dict())
+            if start and not exists(folder / CHECKPOINT):
+                trainer.model.load_state_dict(load_weights(start)[0].state_dict())
             trained_on = f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps"
             card = Card(
                 str(method), d, spacing, "each" if train.pairs_across_subjects else "jointly", trained_on,
