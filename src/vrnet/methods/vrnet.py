@@ -91,8 +91,6 @@ class VRNet(Trainable):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.data not in data_words():
-            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(data_words())}')
         check_range({"warps": self.warps, "iterations": self.iterations}, 1)
         check_range({"warps times iterations": self.warps * self.iterations}, most=MAX_CASCADES)
         check_range({"theta": self.theta}, above=True)
