@@ -64,7 +64,7 @@ def test_the_average_is_that_of_a_plain_loop(d, is_square, smooth_image):
 def test_a_picture_is_seen_in_eight_ways_and_one_of_oblong_pixels_in_four(smooth_image):
     seen = []
 
-    def look(I0, I1, spacing=None):
+    def look(I0, I1, spacing=None, masks=None):
         seen.append((tuple(I0.shape[2:]), spacing, I0.flatten()[0].item()))
         return torch.zeros(1, I0.dim() - 2, *I0.shape[2:])
 
@@ -111,7 +111,7 @@ def test_the_field_of_an_equivariant_method_is_unchanged(d, smooth_image):
     """u = I0 ∇I1: gradients turn with the image."""
 
     class Along(nn.Module):
-        def forward(self, I0, I1, spacing=None):
+        def forward(self, I0, I1, spacing=None, masks=None):
             return I0 * torch.stack(torch.gradient(I1, dim=tuple(range(2, 2 + d))), 1)[:, :, 0]
 
     I0, I1 = smooth_image(SIZE[d], 2, 0), smooth_image(SIZE[d], 2, 1)

@@ -235,12 +235,6 @@ def test_a_coarser_level_has_the_masks_of_its_grid(d, random):
     assert torch.equal(small.moving, resize(masks.moving, (20, 18, 17)[:d]))
 
 
-def test_an_initialiser_that_is_given_no_masks_need_not_take_them(d, random):
-    I0, I1, u = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), random(1, d, *SHAPES[d])
-    assert torch.equal(Cascade(lambda I0, I1, spacing: u, [])(I0, I1), u)
-    assert torch.equal(Cascade(lambda I0, I1, spacing, masks: u, [])(I0, I1, None, boxes(SHAPES[d])), u)
-
-
 def test_what_takes_no_weight_sees_equal_images_wherever_they_are_not_compared(d, random):
     """Inside its own mask each image is itself; outside it, it is the other."""
     I0, I1, masks = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), boxes(SHAPES[d])

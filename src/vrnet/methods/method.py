@@ -15,7 +15,7 @@ from vrnet.devices import CPU as CPU
 from vrnet.errors import BadInput, check_range
 from vrnet.fields.calculus import zeros
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
-from vrnet.variational.cascade import Initializer, Spacing, initialize
+from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Field, Images, Masks
 
 Scaling = Literal["jointly", "each"]
@@ -245,7 +245,7 @@ class AverageOverTurns(nn.Module):
         for g in product(orders, flips):
             seen = masks and Masks(turn(masks.fixed, *g), turn(masks.moving, *g))
             h = spacing and tuple(spacing[axis] for axis in g[0])
-            total = total + turn_back(initialize(self.find, turn(I0, *g), turn(I1, *g), h, seen), *g)
+            total = total + turn_back(self.find(turn(I0, *g), turn(I1, *g), h, seen), *g)
         return total / (len(orders) * len(flips))
 
 

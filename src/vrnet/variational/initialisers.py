@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from vrnet.errors import BadInput, shape_text
 from vrnet.fields.calculus import compose, relative_spacing, repeat_border, resize, resize_field, warp, zeros
-from vrnet.variational.cascade import Initializer, Spacing, initialize
+from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.contrast import learn_curves
 from vrnet.variational.linearize import Field, Images, Masks
 
@@ -52,7 +52,7 @@ class CoarseToFine(nn.Module):
             return zeros(I0)
         h = coarser_spacing(spacing, fine, coarse)
         small = masks and masks.map(lambda w: resize(w, coarse))
-        return resize_field(initialize(self.solve, resize(I0, coarse), resize(I1, coarse), h, small), fine)
+        return resize_field(self.solve(resize(I0, coarse), resize(I1, coarse), h, small), fine)
 
 
 class RelearnContrast(nn.Module):
@@ -71,7 +71,7 @@ class RelearnContrast(nn.Module):
         for _ in range(self.rounds):
             curves = learn_curves(A0, warp(A1, v), h, masks and masks.weight(v))
             seen0, seen1 = curves.apply(A0, A1)
-            v = initialize(self.solve, torch.cat([seen0, others0], 1), torch.cat([seen1, others1], 1), spacing, masks)
+            v = self.solve(torch.cat([seen0, others0], 1), torch.cat([seen1, others1], 1), spacing, masks)
         return v
 
 
@@ -107,7 +107,7 @@ class ThroughTemplate(nn.Module):
 
     def solve(self, I0: Tensor, I1: Tensor, spacing: Spacing, w0: Tensor, w1: Tensor) -> Tensor:
         """The fields of pairs, under the weights of both."""
-        return initialize(self.make(I0.dim() - 2, I0.device), I0, I1, spacing, Masks(w0, w1))
+        return self.make(I0.dim() - 2, I0.device)(I0, I1, spacing, Masks(w0, w1))
 
     def on_grid(self, like: Float[Tensor, "b 1 *s"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
         """T and w on the grid of images, about the same centre. Beyond T nothing is known, and nothing counts."""
