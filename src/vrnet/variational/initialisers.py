@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.errors import BadInput, shape_text
-from vrnet.fields.calculus import compose, relative_spacing, repeat_border, resize, resize_field, warp, zeros
+from vrnet.fields.calculus import compose, relative_spacing, resize, resize_field, warp, zeros
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.contrast import learn_curves
 from vrnet.variational.linearize import Field, Images, Masks
@@ -121,13 +121,8 @@ class ThroughTemplate(nn.Module):
 
 def recentre(I: Images, shape: tuple[int, ...], beyond: float | None = None) -> Float[Tensor, "b c *t"]:
     """I on a grid of another shape about the same centre: cut, or filled with one value; without one, its border."""
-    for axis, n in enumerate(shape, start=2):
-        have = I.shape[axis]
-        I = I.narrow(axis, max(have - n, 0) // 2, min(have, n))
-        before = max(n - have, 0) // 2
-        after = max(n - have, 0) - before
-        if beyond is None:
-            I = repeat_border(I, axis, before, after)
-        else:
-            I = functional.pad(I, [0, 0] * (I.dim() - 1 - axis) + [before, after], value=beyond)
-    return I
+    sides = []
+    for have, n in zip(reversed(I.shape[2:]), reversed(shape), strict=True):
+        before = int((n - have) / 2)  # negative where it is cut
+        sides += [before, n - have - before]
+    return functional.pad(I, sides, mode="replicate") if beyond is None else functional.pad(I, sides, value=beyond)
