@@ -20,10 +20,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from vrnet.devices import capture_graph, channels_last, own_stream
 from vrnet.methods.names import parse_trainable
+from vrnet.training.fit import Trainer, launch_fabric
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.settings import Training
-from vrnet.training.trainer import Trainer, launch_fabric
 
 PLANE, VOLUME = (160, 160), (128, 128, 96)
 WARM_UP_CALLS = 5

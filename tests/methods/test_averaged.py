@@ -9,7 +9,7 @@ import vrnet
 from tests.models import card, saved, trained
 from vrnet import Grid, Image
 from vrnet.errors import BadInput
-from vrnet.methods.averaged import Averaged, AverageOverTurns
+from vrnet.methods.method import Averaged, AverageOverTurns
 from vrnet.methods.names import parameters, parse, parse_method, parse_trainable, with_parameters
 from vrnet.methods.weights import save_weights
 from vrnet.variational.linearize import Masks
@@ -64,7 +64,7 @@ def test_the_average_is_that_of_a_plain_loop(d, is_square, smooth_image):
 def test_a_picture_is_seen_in_eight_ways_and_one_of_oblong_pixels_in_four(smooth_image):
     seen = []
 
-    def look(I0, I1, spacing=None):
+    def look(I0, I1, spacing=None, masks=None):
         seen.append((tuple(I0.shape[2:]), spacing, I0.flatten()[0].item()))
         return torch.zeros(1, I0.dim() - 2, *I0.shape[2:])
 
@@ -111,7 +111,7 @@ def test_the_field_of_an_equivariant_method_is_unchanged(d, smooth_image):
     """u = I0 ∇I1: gradients turn with the image."""
 
     class Along(nn.Module):
-        def forward(self, I0, I1, spacing=None):
+        def forward(self, I0, I1, spacing=None, masks=None):
             return I0 * torch.stack(torch.gradient(I1, dim=tuple(range(2, 2 + d))), 1)[:, :, 0]
 
     I0, I1 = smooth_image(SIZE[d], 2, 0), smooth_image(SIZE[d], 2, 1)
@@ -171,7 +171,7 @@ def test_in_all_else_it_is_the_method_itself():
     method = trained()
     properties = [name for name, value in vars(vrnet.Method).items() if isinstance(value, property)]
     properties += vrnet.Method.__annotations__
-    own = {"summary", "details", "fixed_parameters"}
+    own = {"summary", "details"}
     assert {"dimensions", "scaling", "masks", "devices", "is_network", "model"} <= set(properties)
     for name in set(properties) - own:
         assert getattr(Averaged(method), name) == getattr(method, name), name

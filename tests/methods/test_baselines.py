@@ -1,6 +1,7 @@
 import torch
 
-from vrnet.methods.baselines import Identity, RCNet, VoxelMorph
+from vrnet.methods.names import Identity
+from vrnet.methods.vrnet import RCNet, VoxelMorph
 from vrnet.networks.denoisers import Predict
 from vrnet.networks.unet import HalfResolution
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.baselines import RCNet, Siamese, VoxelMorph
 from vrnet.methods.names import parameters, parse, parse_trainable
-from vrnet.methods.vrnet import PAPER, VRNet
+from vrnet.methods.vrnet import PAPER, RCNet, Siamese, VoxelMorph, VRNet
 from vrnet.methods.weights import parse_learned
 from vrnet.networks.denoisers import Noise
 from vrnet.networks.unet import he_initialised

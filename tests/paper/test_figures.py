@@ -9,7 +9,7 @@ from tests.paper.fake_results import write_result
 from vrnet.data.dataset import Phantoms
 from vrnet.errors import BadInput
 from vrnet.files import write_json
-from vrnet.methods.baselines import Identity
+from vrnet.methods.names import Identity
 from vrnet.paper import figures as pictures
 from vrnet.paper.figures import (
     ALPHA_METHODS,

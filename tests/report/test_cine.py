@@ -22,24 +22,22 @@ from vrnet.report.cine import (
     BOX_MARGIN,
     MAX_SLICES,
     STRAIN_RANGE,
+    STRIP_PIXELS,
     Film,
     cine_data,
+    curves_figure,
     headline,
     in_percent,
     look_at,
     material_points,
-    smallest_cavity,
-    what_was_run,
-    write_page,
-)
-from vrnet.report.cine_figures import (
-    STRIP_PIXELS,
-    curves_figure,
     shown_frame,
     shown_pair,
+    smallest_cavity,
     tracking_card,
     tracking_figure,
+    what_was_run,
     write_film,
+    write_page,
 )
 from vrnet.report.drawing import GRID
 from vrnet.verdict.cine import CineEvidence, Extreme

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 from numpy.testing import assert_allclose, assert_array_equal
 
-from vrnet.report.cine_figures import WALL_OPACITY
+from vrnet.report.cine import WALL_OPACITY
 from vrnet.report.drawing import (
     DIFFERENCE_MAP,
     FOLD,

@@ -20,10 +20,9 @@ from vrnet.fields.calculus import zeros
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import load_method, load_weights, read_card, save_weights
 from vrnet.provenance import provenance
-from vrnet.training.fit import fit, thetas, validate
+from vrnet.training.fit import Trainer, fit, thetas, validate
 from vrnet.training.loss import Loss
 from vrnet.training.settings import Training
-from vrnet.training.trainer import Trainer
 
 
 def weights_of(folder):
@@ -78,7 +77,11 @@ def test_a_run_folder_says_what_was_done_and_holds_the_best_model(hearts, tmp_pa
 
 @pytest.mark.parametrize(
     ("asked", "answer"),
-    [({"devices": 3}, "3 devices cannot share a batch of 2"), ({"nodes": 0}, "1 at"), ({}, 'there is no term "L3"')],
+    [
+        ({"devices": 3}, "3 devices cannot share a batch of 2"),
+        ({"nodes": 0}, "of 1 or more"),
+        ({}, 'there is no term "L3"'),
+    ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(asked, answer, hearts, tmp_path):
     one, how = hearts(2, [0]), QUICK if asked else replace(QUICK, similarity="L3")

@@ -11,10 +11,9 @@ from tests.training.conftest import EVERYTHING, QUICK
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
 from vrnet.provenance import how_to_install
-from vrnet.training.fit import catch_stop_signals, is_first_process
+from vrnet.training.fit import RecomputedCascade, Trainer, catch_stop_signals, is_first_process, launch_fabric
 from vrnet.training.loss import Loss, loss_of
 from vrnet.training.pairs import Pairs
-from vrnet.training.trainer import RecomputedCascade, Trainer, launch_fabric
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, Step, no_motion
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.regularizers import TV, Bending, Huber

@@ -18,13 +18,13 @@ def make_step(theta=0.1):
 
 def test_the_empty_cascade_is_its_initialiser(d, random):
     I0, I1, u = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), random(1, d, *SHAPES[d])
-    assert torch.equal(Cascade(lambda I0, I1, spacing: u, [])(I0, I1), u)
+    assert torch.equal(Cascade(lambda I0, I1, spacing, masks: u, [])(I0, I1), u)
 
 
 def test_forward_is_algorithm_1_written_out(d, random):
     I0, I1, v = random(2, 1, *SHAPES[d]), random(2, 1, *SHAPES[d]), random(2, d, *SHAPES[d])
     step = make_step()
-    result = Cascade(lambda I0, I1, spacing: v, [[step] * 2] * 3)(I0, I1)
+    result = Cascade(lambda I0, I1, spacing, masks: v, [[step] * 2] * 3)(I0, I1)
     for _ in range(3):
         lin = linearize(I0, I1, v, (1.0,) * d)
         for _ in range(2):
@@ -75,7 +75,7 @@ def test_a_remembered_dual_brings_the_step_closer_to_the_exact_prox(random):
 def test_the_released_order_is_the_step_with_its_parts_exchanged(d, random):
     I0, I1, v = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), random(1, d, *SHAPES[d])
     data, denoise = DataStep(L2()).double(), Denoise(Diffusion(), 0.5)
-    released = Cascade(lambda I0, I1, spacing: v, [[Step(denoise, data)]])(I0, I1)
+    released = Cascade(lambda I0, I1, spacing, masks: v, [[Step(denoise, data)]])(I0, I1)
     lin = linearize(I0, I1, v, (1.0,) * d)
     smooth, _ = Diffusion().prox(v, 0.5, (1.0,) * d, None)
     torch.testing.assert_close(released, L2().prox(smooth, lin, data.log_theta.exp()))
@@ -111,7 +111,7 @@ def test_momentum_adds_a_part_of_the_last_move(d, random):
     data, h, total = DataStep(L2(), theta=1.0), (1.0,) * d, 0
     step = Step(ComposedDataStep(data, 1.5, momentum=0.7), Denoise(Gaussian(), 0.5))
     with torch.no_grad():
-        result = Cascade(lambda I0, I1, spacing: v, [[step] * 2] * 2)(I0, I1)
+        result = Cascade(lambda I0, I1, spacing, masks: v, [[step] * 2] * 2)(I0, I1)
         for _ in range(2):
             lin = linearize(I0, I1, v, h)
             for _ in range(2):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from vrnet.variational.channels import local_mean, locally_normalised, self_similarity
+from vrnet.variational.data_terms import local_mean, locally_normalised, self_similarity
 
 SHAPE = {2: (9, 7), 3: (6, 7, 5)}
 

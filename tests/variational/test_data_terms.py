@@ -17,22 +17,16 @@ PAIRED = [("L1", 2), ("L2", 3), ("LNCC", 2), ("MIND", 3), ("NMI", 2), ("Remap", 
 """Each data term in one dimension: what they share is tested in both."""
 
 
-@pytest.fixture
-def channels(d):
-    """One in 2D, and a vector image in 3D."""
-    return {2: 1, 3: 3}[d]
-
-
 def expansion(residual, J, at, h):
     """A linearisation for data terms, which look at no image once it is expanded."""
     return Linearization(residual, residual, residual, at, h, residual=residual, J=J)
 
 
 @pytest.fixture
-def problem(d, h, channels, random):
+def problem(d, h, random):
     """(v, lin): a linearised pair with gradients of order one."""
     shape = SHAPE[d]
-    parts = random(2, channels, *shape), random(2, channels, d, *shape), random(2, d, *shape)
+    parts = random(2, 1, *shape), random(2, 1, d, *shape), random(2, d, *shape)
     return random(2, d, *shape), expansion(*parts, h)
 
 
@@ -46,9 +40,11 @@ def energy(u, v, lin, theta, s):
     return lin.rho(u).abs().pow(s).sum(1) / s + theta / 2 * scale(u - v, lin.h).square().sum(1)
 
 
-def test_the_l2_prox_solves_its_normal_equations(problem):
+@pytest.mark.parametrize(("channels", "d"), [(1, 2), (3, 3)])
+def test_the_l2_prox_solves_its_normal_equations(d, h, random, channels):
     """(JᵀJ + θH)(u − u^ω) = θH(v − u^ω) − Jᵀρ(u^ω), voxel by voxel, with H = diag(h²)."""
-    v, lin = problem
+    shape, v = SHAPE[d], random(2, d, *SHAPE[d])
+    lin = expansion(random(2, channels, *shape), random(2, channels, d, *shape), random(2, d, *shape), h)
     theta = torch.tensor(0.3, dtype=torch.float64)
     J, H = lin.J.movedim((1, 2), (-2, -1)), torch.tensor(lin.h, dtype=torch.float64).square()
     right = theta * H * (v - lin.at).movedim(1, -1) - (J.mT @ lin.residual.movedim(1, -1)[..., None])[..., 0]
@@ -81,14 +77,12 @@ def test_the_l1_prox_of_one_channel_is_the_thresholding_formula(d, random):
 
 
 def test_equal_channels_act_as_one_with_the_sum_of_their_weights(d, h, random):
-    """Two copies of a channel double its data term, which is one channel with θ halved (L2) or J, ρ doubled (L1)."""
+    """Two copies of a channel double its squares, which is one channel with θ halved."""
     shape, v = SHAPE[d], random(1, d, *SHAPE[d])
     parts = random(1, 1, *shape), random(1, 1, d, *shape)
-    one, at, theta = expansion(*parts, v, h), v, torch.tensor(0.4, dtype=torch.float64)
-    two = expansion(*(part.repeat(1, 2, *[1] * (part.dim() - 2)) for part in parts), at, h)
+    one, theta = expansion(*parts, v, h), torch.tensor(0.4, dtype=torch.float64)
+    two = expansion(*(part.repeat(1, 2, *[1] * (part.dim() - 2)) for part in parts), v, h)
     torch.testing.assert_close(L2().prox(v, two, theta), L2().prox(v, one, theta / 2))
-    doubled = expansion(*(2 * part for part in parts), at, h)
-    torch.testing.assert_close(L1().prox(v, two, theta), L1().prox(v, doubled, theta), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(("term", "d"), [(L1(), 2), (L1(), 3), (L2(), 3)])
@@ -98,8 +92,8 @@ def test_without_image_gradient_nothing_moves(d, h, random, term):
     assert torch.equal(term.prox(v, flat, torch.tensor(0.1)), v)
 
 
-@pytest.mark.parametrize(("term", "d"), [(L1(), 2), (L1(), 3), (L2(), 3)])
-def test_gradients_flow_through_the_prox_and_to_theta(d, h, channels, random, term):
+@pytest.mark.parametrize(("term", "channels", "d"), [(L1(), 1, 2), (L1(), 1, 3), (L2(), 3, 3)])
+def test_gradients_flow_through_the_prox_and_to_theta(d, h, random, term, channels):
     voxels = (2,) + (1,) * (d - 1)
     at = random(1, d, *voxels)
     log_theta = DataStep(term, theta=0.7).double().log_theta
@@ -109,14 +103,6 @@ def test_gradients_flow_through_the_prox_and_to_theta(d, h, channels, random, te
 
     inputs = random(1, d, *voxels), random(1, channels, *voxels), random(1, channels, d, *voxels), log_theta
     assert gradcheck(through, tuple(x.detach().requires_grad_() for x in inputs))
-
-
-def test_the_l1_prox_of_several_channels_is_as_good_in_single_precision(d, random):
-    shape, v, h = SHAPE[d], random(1, d, *SHAPE[d]), (1.0,) * d
-    parts = random(1, 9, *shape), 5 * random(1, 9, d, *shape), v
-    exact = L1().prox(v, expansion(*parts, h), torch.tensor(0.1))
-    single = L1().prox(v.float(), expansion(*(part.float() for part in parts), h), torch.tensor(0.1))
-    torch.testing.assert_close(single.double(), exact, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("term", "s", "d"), [(L1(), 1, 2), (L2(), 2, 3)])

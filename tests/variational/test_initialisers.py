@@ -39,7 +39,7 @@ def test_a_coarser_grid_keeps_the_extent():
 
 def test_a_level_brings_the_coarse_field_back_in_fine_voxels(d, random):
     shape = (33,) * d
-    level = CoarseToFine(lambda I0, I1, spacing: zeros(I0) + 1.5)
+    level = CoarseToFine(lambda I0, I1, spacing, masks: zeros(I0) + 1.5)
     u = level(random(1, 1, *shape), random(1, 1, *shape))
     torch.testing.assert_close(u, torch.full((1, d, *shape), 3.0, dtype=torch.float64))
 

@@ -29,7 +29,7 @@ from vrnet.images.resample import one_thread
 from vrnet.methods.names import MethodSpec
 from vrnet.provenance import __version__, commit
 from vrnet.report import REPORT, THUMBNAIL
-from vrnet.report.cine_figures import shown_pair, write_report
+from vrnet.report.cine import shown_pair, write_report
 from vrnet.report.cohort import INDEX, Links, heading, index_data, write_index
 from vrnet.report.figures import write_thumbnail
 from vrnet.report.pair import View

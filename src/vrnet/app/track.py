@@ -83,7 +83,7 @@ class Track:
             with replace_set(self.out, (*names, *LABELLED, *CINE_FILES, *stale)) as staged:
                 write_results(result, staged, stage("writing"))
                 if self.report:
-                    from vrnet.report.cine_figures import write_report
+                    from vrnet.report.cine import write_report
 
                     write_report(result, staged, stage("drawing"))
                 others = [name for name in names if name not in transforms and exists(staged / name)]

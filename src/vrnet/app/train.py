@@ -103,10 +103,10 @@ class Train:
         from vrnet.methods.names import parse_trainable
         from vrnet.methods.weights import load_weights
         from vrnet.training.channels import take_channels
-        from vrnet.training.fit import find_start, fit, is_first_process, validate
+        from vrnet.training.fit import check_lightning, find_start, fit, is_first_process, validate
         from vrnet.training.loss import loss_of
         from vrnet.training.run import Run, best_row
-        from vrnet.training.trainer import check_lightning
+        from vrnet.training.settings import settings
         from vrnet.variational.cascade import Cascade, no_motion
 
         method = parse_trainable(self.method, self.settings)

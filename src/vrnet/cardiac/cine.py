@@ -245,19 +245,19 @@ class CineResult:
 
     def show(self) -> "Figure":
         """A figure of matplotlib: two frames with what was tracked, and curves of strain and volumes given labels."""
-        from vrnet.report.cine_figures import tracking_figure
+        from vrnet.report.cine import tracking_figure
 
         return tracking_figure(self)
 
     def report(self, path: str | PathLike[str]) -> Path:
         """Write the page on which the heart beats, in a file that ends in .html. In a folder, which is made if it is
         not there, write report.html, and for slides cine.gif and, given labels, strain.png. Returns the page."""
-        from vrnet.report.cine_figures import write_report
+        from vrnet.report.cine import write_report
 
         return write_report(self, Path(path))
 
     def _repr_html_(self) -> str:
-        from vrnet.report.cine_figures import tracking_card
+        from vrnet.report.cine import tracking_card
 
         return tracking_card(self)
 

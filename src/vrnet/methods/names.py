@@ -22,14 +22,12 @@ from torch import nn
 from vrnet.errors import BadInput, UnfitMachine, did_you_mean, type_name
 from vrnet.files import exists, sha256
 from vrnet.methods import parameters as by_name
-from vrnet.methods.averaged import AVERAGED, Averaged, averaged
-from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import CPU, Card, Method, Scaling, Task, Trainable, made_by_fields
+from vrnet.methods.method import AVERAGED, CPU, Averaged, Card, Method, Scaling, Task, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.segmenter import REGISTERS_NOTHING
 from vrnet.methods.solvers import preset
-from vrnet.methods.vrnet import PAPER
+from vrnet.methods.vrnet import PAPER, RCNet, Siamese, VoxelMorph
 from vrnet.methods.weights import (
     FAMILIES,
     MAX_SPACING_RATIO,
@@ -43,7 +41,7 @@ from vrnet.methods.weights import (
     template_shape,
 )
 from vrnet.provenance import versions
-from vrnet.variational.cascade import Initializer, Spacing
+from vrnet.variational.cascade import Initializer, Spacing, no_motion
 from vrnet.variational.data_terms import DATA_TERMS
 from vrnet.variational.regularizers import REGULARIZERS
 
@@ -115,6 +113,19 @@ class Default(Method):
         return self.resolve(d, None).build(d, device)
 
 
+@dataclass(frozen=True)
+class Identity(Method):
+    """u = 0: the row that others are measured against."""
+
+    summary = "no registration: what there was before"
+
+    def __str__(self) -> str:
+        return "identity"
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        return no_motion
+
+
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
 """Every method that can register as it is, but for the solvers and the bundled models."""
 EXAMPLES = (
@@ -138,14 +149,12 @@ def parse(name: str) -> Method:
     """The method of that name, with the parameters in brackets; a learned one has weights only if it is bundled."""
     alone = without_average(name)
     if alone != name:
-        return averaged(parse(alone))
+        return Averaged(parse(alone))
     base, given = split_name(name)
     if (found := find_base(base)) is not None:
         return with_parameters(found, given)
-    if template_shape(base):
-        told = "`vrnet template` makes one: give its file to vrnet.load_method, or on the command line by --weights"
-    elif base.endswith(SUFFIX):
-        told = "give a file of weights to vrnet.load_method, or on the command line by --weights"
+    if base.endswith(SUFFIX):
+        told = "give a file of weights to vrnet.load_method, by --weights or, in training, by `start_from`"
     else:
         choice = f"choose one of {', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
         told = did_you_mean(base, (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)) or choice
@@ -182,7 +191,7 @@ def parameters(method: Method) -> list[Parameter]:
 def with_parameters(method: Method, given: dict[str, object]) -> Method:
     """The method with other values of its parameters; BadInput if there is no such parameter, or no such value."""
     if isinstance(method, Averaged):
-        return averaged(with_parameters(method.method, given))
+        return Averaged(with_parameters(method.method, given))
     return by_name.with_parameters(method, given, method.fixed_parameters)
 
 
@@ -245,7 +254,8 @@ def parse_method(
         spec.load()
         return spec
     found = with_weights(method)
-    return MethodSpec(str(found), images=images, given=averaged(found) if average else found)
+    is_plain = average and not isinstance(found, Averaged)
+    return MethodSpec(str(found), images=images, given=Averaged(found) if is_plain else found)
 
 
 @lru_cache(maxsize=1)
@@ -269,7 +279,7 @@ def load_once(spec: MethodSpec) -> Method:
     else:
         found = with_weights(parse(alone))
     found = with_parameters(found, given)
-    return averaged(found) if spec.average or alone != spec.name else found
+    return Averaged(found) if spec.average or alone != spec.name else found
 
 
 def with_weights(method: object) -> Method:
@@ -286,7 +296,7 @@ def with_weights(method: object) -> Method:
 
 def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     """The learned method of a name, with its settings; BadInput if there is nothing to train."""
-    alone, (base, _) = without_average(name), split_name(name)
+    alone = without_average(name)
     if is_bundled(alone):
         method = load_bundled(alone).card.method
         if template_shape(method):
@@ -294,13 +304,6 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
         raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
     if alone != name:
         raise BadInput(f"networks are averaged in use, not in training: train {alone}")
-    if name.endswith(SUFFIX):
-        told = f'name its method, which vrnet methods {name} tells, and give the file by `start_from="{name}"`'
-        raise BadInput(f'no method is called "{name}": {told}')
-    if find_base(base) is None:
-        choice = f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"
-        meant = did_you_mean(base, (*map(str, EXAMPLES), *BUNDLED)) or choice
-        raise BadInput(f'no method is called "{base}": {meant}')
     found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")

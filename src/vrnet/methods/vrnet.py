@@ -1,5 +1,6 @@
 """VR-Net by the paper's shorthand, R-L1-3x2: Algorithm 1 unrolled, with networks for its denoisers. Its data steps,
-each with a θ that is trained, are `variational.cascade.DataStep`."""
+each with a θ that is trained, are `variational.cascade.DataStep`. The networks that it is compared with are cascades
+like it: VoxelMorph and Siamese are empty ones, RC-Net has no data step."""
 
 import re
 from collections.abc import Callable
@@ -12,9 +13,10 @@ import torch
 from torch import nn
 
 from vrnet.errors import BadInput, check_range
-from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, Trainable, suffix
+from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, LossTerms, Trainable, suffix
 from vrnet.methods.parameters import changes
 from vrnet.networks import denoisers
+from vrnet.networks import unet as nets
 from vrnet.networks.unet import half_unet, he_initialised, unet
 from vrnet.variational.cascade import Cascade, DataStep, Initializer, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L2
@@ -89,8 +91,6 @@ class VRNet(Trainable):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.data not in data_words():
-            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(data_words())}')
         check_range({"warps": self.warps, "iterations": self.iterations}, 1)
         check_range({"warps times iterations": self.warps * self.iterations}, most=MAX_CASCADES)
         check_range({"theta": self.theta}, above=True)
@@ -124,21 +124,16 @@ class VRNet(Trainable):
         rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
         init: Initializer = no_motion
         if self.init != "zeros":
-            init = denoisers.Predict(self._net(d, self._seen)) if self.init == "unet" else denoisers.Noise()
+            init = denoisers.Predict(self._net(d, sees_images=True)) if self.init == "unet" else denoisers.Noise()
             init = denoisers.InitialFlow(init) if DENOISERS[self.denoiser].is_diffeomorphic else init
         linearize = DATA_TERMS.get(self.data, L2()).linearize
         if self.channels:
             return denoisers.WeighedCascade(denoisers.Weighed(init, self.channels), rows, linearize).to(device)
         return Cascade(init, rows, linearize).to(device)
 
-    @property
-    def _seen(self) -> int:
-        """Channels of two images side by side."""
-        return 2 * (1 + self.channels)
-
     def _step(self, d: int) -> Step:
         kind = DENOISERS[self.denoiser]
-        net = self._net(d, self._seen if kind.sees_images else d)
+        net = self._net(d, kind.sees_images)
         denoise = kind.make(he_initialised(net) if self.start_weights == "he" else net)
         if self.data == NO_DATA:
             data: nn.Module = nn.Identity()
@@ -148,7 +143,9 @@ class VRNet(Trainable):
             data = denoisers.FlowDataStep(prox) if kind.is_diffeomorphic else prox
         return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
 
-    def _net(self, d: int, inputs: int) -> nn.Module:
+    def _net(self, d: int, sees_images: bool) -> nn.Module:
+        """Of two images side by side, or of a field."""
+        inputs = 2 * (1 + self.channels) if sees_images else d
         net = (half_unet if self.resolution == "half" else unet)(d, inputs, self.width or PAPER_WIDTH[d])
         return denoisers.Odd(net) if self.exchange == "odd" else net
 
@@ -177,3 +174,79 @@ def parse_vrnet(name: str) -> VRNet | None:
         options[field] = value
     terms = {term.casefold(): term for term in data_words()}
     return VRNet(found[1].upper(), terms[found[2].casefold()], int(found[3]), int(found[4]), **options)  # type: ignore[arg-type]
+
+
+# The networks that VR-Net is compared with.
+
+
+@dataclass(frozen=True)
+class VoxelMorph(Trainable):
+    """One U-Net: the empty cascade."""
+
+    width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+
+    summary = "learned: one U-Net"
+
+    def __str__(self) -> str:
+        return f"VoxelMorph{suffix(self.width)}"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        return Cascade(denoisers.Predict(unet(d, 2, self.width or PAPER_WIDTH[d])), []).to(device)
+
+
+@dataclass(frozen=True)
+class Siamese(Trainable):
+    """Two encoders that share weights: the empty cascade."""
+
+    width: int | None = None
+    """Channels of the first level; 64 where not given."""
+
+    summary = "learned: two encoders that share weights"
+    loss = LossTerms("L2", "Huber", alpha=0.02)
+
+    def __str__(self) -> str:
+        return f"Siamese{suffix(self.width)}"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        return Cascade(denoisers.Predict(nets.Siamese(d, self.width or 64)), []).to(device)
+
+
+@dataclass(frozen=True)
+class RCNet(Trainable):
+    """Recursive cascades: each U-Net sees the images as the ones before it left them."""
+
+    cascades: int = 3
+    width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+    resolution: Literal["full", "half"] = "full"
+    """half: networks see each block of 2x2 pixels (2x2x2 voxels) as one, as those of VR-Net can."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range({"the number of cascades": self.cascades}, 1, MAX_CASCADES)
+
+    def __str__(self) -> str:
+        half = "-half" if self.resolution == "half" else ""
+        return f"{self.cascades}xRC-Net{half}{suffix(self.width)}"
+
+    @property
+    def summary(self) -> str:
+        return f"learned: {self.cascades} recursive U-Nets"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        make = half_unet if self.resolution == "half" else unet
+        nets = [make(d, 2, self.width or PAPER_WIDTH[d]) for _ in range(self.cascades)]
+        return Cascade(no_motion, [[Step(nn.Identity(), denoisers.Recurse(net))] for net in nets]).to(device)
+
+
+def parse_baseline(name: str) -> Trainable | None:
+    """VoxelMorph, Siamese, 3xRC-Net or 3xRC-Net-half, each also with a width, as VoxelMorph-w32."""
+    form = rf"(?:(VoxelMorph)|(Siamese)|{COUNT}xRC-Net(-half)?)(?:-w{COUNT})?"
+    found = re.fullmatch(form, name, flags=re.IGNORECASE)
+    if not found:
+        return None
+    width = int(found[5]) if found[5] else None
+    if found[3]:
+        return RCNet(int(found[3]), width, "half" if found[4] else "full")
+    return VoxelMorph(width) if found[1] else Siamese(width)

@@ -17,14 +17,13 @@ from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
-from vrnet.methods.baselines import Siamese, VoxelMorph, parse_baseline
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Card, Method, Trainable
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
 from vrnet.methods.pyramid import parse_pyramid
 from vrnet.methods.segmenter import REGISTERS_NOTHING, Segmenter, parse_segmenter
 from vrnet.methods.solvers import preset
-from vrnet.methods.vrnet import parse_vrnet
-from vrnet.variational.cascade import Spacing, initialize
+from vrnet.methods.vrnet import Siamese, VoxelMorph, parse_baseline, parse_vrnet
+from vrnet.variational.cascade import Spacing
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.initialisers import ThroughTemplate
 from vrnet.variational.linearize import Field, Images, Masks
@@ -253,9 +252,9 @@ class AtSpacing(nn.Module):
         shape = tuple(I0.shape[2:])
         own = shape_at(self.spacing, shape, spacing or self.spacing)
         if own == shape:
-            return initialize(self.model, I0, I1, self.spacing, masks)
+            return self.model(I0, I1, self.spacing, masks)
         seen = masks and masks.map(lambda w: resize(w, own))
-        return resize_field(initialize(self.model, resize(I0, own), resize(I1, own), self.spacing, seen), shape)
+        return resize_field(self.model(resize(I0, own), resize(I1, own), self.spacing, seen), shape)
 
 
 def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.fields.calculus import compose, exp, smooth, warp
-from vrnet.variational.cascade import Cascade, DataStep, Initializer, Spacing, State, initialize
+from vrnet.variational.cascade import Cascade, DataStep, Initializer, Spacing, State
 from vrnet.variational.linearize import Field, Images, Masks
 from vrnet.variational.regularizers import Memory
 
@@ -136,7 +136,7 @@ class Weighed(nn.Module):
         return I * beta.view(-1, *[1] * (I.dim() - 2))
 
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
-        return initialize(self.init, self.weigh(I0), self.weigh(I1), spacing, masks)
+        return self.init(self.weigh(I0), self.weigh(I1), spacing, masks)
 
 
 class WeighedCascade(Cascade):
@@ -173,7 +173,7 @@ class InitialFlow(nn.Module):
         self.init = init
 
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
-        return flow(initialize(self.init, I0, I1, spacing, masks))
+        return flow(self.init(I0, I1, spacing, masks))
 
 
 class FlowDataStep(nn.Module):

@@ -26,16 +26,15 @@ from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput, Stage
 from vrnet.evaluation.split import evaluate_split
 from vrnet.files import Row, exists, json_ready, read_json, read_rows, write_json, write_rows
-from vrnet.methods.averaged import AVERAGED, without_flips
-from vrnet.methods.method import Method, Trainable
+from vrnet.methods.method import AVERAGED, Method, Trainable, without_flips
 from vrnet.methods.names import MethodSpec, missing_package, parse_method, without_average
 from vrnet.methods.parameters import value_in
 from vrnet.paper.specs import DIMENSIONS, Budget
 from vrnet.provenance import how_to_install, versions
+from vrnet.training.fit import check_lightning
 from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, best_row
 from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training, fill_settings
-from vrnet.training.trainer import check_lightning
 
 RUN = "run"
 ROWS, CONFIGS, SCORES = "rows.csv", "configs.jsonl", "alphas.csv"

@@ -9,9 +9,8 @@ from typing import Any, cast
 from vrnet.data.dataset import Phantoms
 from vrnet.data.protocols import Purpose
 from vrnet.files import read_rows
-from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.external import FFD, Demons, SyN
-from vrnet.methods.method import Method, Trainable
+from vrnet.methods.method import AVERAGED, Method, Trainable
 from vrnet.methods.names import parse
 from vrnet.methods.vrnet import PAPER
 from vrnet.training.settings import IN_SPACE, PRESETS, Augmentation, Training

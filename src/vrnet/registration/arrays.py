@@ -29,7 +29,7 @@ from vrnet.registration.channels import ImageChannels
 from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import PairMasks, carry_on, check_masks, compared_box, content_box, cut, fade_out, inpaint
 from vrnet.registration.pair import Names, PairResult, Reportable
-from vrnet.variational.cascade import Initializer, Spacing, initialize
+from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch
 from vrnet.vocabulary import Brightness, Channels, Folds, RegistrationOptions
@@ -291,7 +291,7 @@ def find_each(plan: Plan, I0: Tensor, I1: Tensor, masks: Masks | None, progress:
     @torch.inference_mode()  # which holds for the thread that enters it alone
     def find_one(k: int) -> Tensor:
         one = masks and masks.map(lambda w: w[k : k + 1])
-        return initialize(plan.find, I0[k : k + 1], I1[k : k + 1], plan.within, one)
+        return plan.find(I0[k : k + 1], I1[k : k + 1], plan.within, one)
 
     numbers, fields = range(len(I0)), []
     in_threads = plan.method.is_network and I0.device == CPU

@@ -13,8 +13,7 @@ from vrnet.files import Row, write_bytes
 from vrnet.report.drawing import render_template
 from vrnet.verdict.rules import WORDS
 
-HEADINGS = {  # what columns are called; of NAME_before and NAME_after, the common part
-    "subject": "Subject", "status": "Status", "verdict": "Verdict", "suspicion": "Suspicion",
+HEADINGS = {  # what columns are called whose name alone does not say it; of NAME_before and NAME_after, the common part
     "suspicion_by": "Farthest out in", "outlier": "Unlike the others in",
     "ncc": "Correlation", "mae": "Mean difference", "dice": "Dice",
     "hausdorff_mm": "Hausdorff distance (mm)", "surface_mm": "Surface distance (mm)",
@@ -32,13 +31,12 @@ HEADINGS = {  # what columns are called; of NAME_before and NAME_after, the comm
     "peak_epicardial_length_percent": "Peak change of length, epicardium (%)",
     "peak_wall_thickness_percent": "Peak change of wall thickness (%)",
     "closure_forward_mm": "Closure error, forward (mm)", "closure_backward_mm": "Closure error, backward (mm)",
-    "frames": "Frames", "frames_repaired": "Frames with repaired folds", "method": "Method", "device": "Device",
-    "seconds": "Time (s)", "machine": "Machine", "reason": "Reason", "notes": "Notes",
+    "frames_repaired": "Frames with repaired folds", "seconds": "Time (s)",
 }  # fmt: skip
 
 
 def heading(column: str, label_names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A column in words, its unit in brackets: Surface distance after (mm). Those of the user's list get a capital."""
+    """A column in words, its unit in brackets: Surface distance after (mm). Others, as the user's, get a capital."""
     name, _, when = column.rpartition("_")
     if when in ("before", "after") and name in HEADINGS:
         words, bracket, unit = HEADINGS[name].partition(" (")

@@ -13,10 +13,9 @@ from vrnet.errors import BadInput, Progress
 from vrnet.files import exists, write_bytes
 from vrnet.methods.method import Trainable
 from vrnet.training.channels import PROBABILITIES, Segmenters, add_channels, half_of, make_channels
-from vrnet.training.fit import Watch, fit
+from vrnet.training.fit import Watch, fit, keep_settings, launch_fabric
 from vrnet.training.run import CONFIG, WEIGHTS, Run
 from vrnet.training.settings import Training
-from vrnet.training.trainer import keep_settings, launch_fabric
 
 HALVES, ALL = ("0", "1"), "all"
 TITLES = {"0": "1st half", "1": "2nd half", ALL: "all subjects"}

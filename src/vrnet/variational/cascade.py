@@ -1,8 +1,8 @@
 """Algorithm 1: v = init(I0, I1); then, N_warp times, linearise and take N_iter steps.
 
 There are two signatures. Initialisers, cascades and outside tools are (I0, I1, spacing, masks) -> u; spacing is the
-distance between voxel centres along each axis, in any unit, and without it voxels are cubes; masks are given only where
-there are any. Half steps, steps and everything between two linearisations are State -> State.
+distance between voxel centres along each axis, in any unit, and without it voxels are cubes; without masks, all counts.
+Half steps, steps and everything between two linearisations are State -> State.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,6 @@ class Initializer(Protocol):
     """Whatever finds a field."""
 
     def __call__(self, I0: Tensor, I1: Tensor, spacing: Spacing = None, masks: Masks | None = None, /) -> Tensor: ...
-
-
-def initialize(init: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, masks: Masks | None) -> Tensor:
-    """init(I0, I1, spacing), and the masks if there are any: what is never given them need not take them."""
-    return init(I0, I1, spacing) if masks is None else init(I0, I1, spacing, masks)
 
 
 @dataclass(frozen=True)
@@ -155,7 +150,7 @@ class Cascade(nn.Module):
             yield state
 
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
-        v = initialize(self.init, I0, I1, spacing, masks)
+        v = self.init(I0, I1, spacing, masks)
         for state in self.refine(v, I0, I1, spacing, masks):
             v = state.v
         return v

@@ -11,6 +11,7 @@ G, the gradient in space, stands where J would if voxels were cubes.
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -19,9 +20,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vrnet.errors import check_range
-from vrnet.fields.calculus import RelativeSpacing, squared_norm, warp
+from vrnet.fields.calculus import RelativeSpacing, repeat_border, squared_norm, warp
 from vrnet.variational import contrast
-from vrnet.variational.channels import locally_normalised, self_similarity
 from vrnet.variational.linearize import (
     Density,
     Field,
@@ -31,7 +31,6 @@ from vrnet.variational.linearize import (
     WarpedPair,
     Weight,
     expand_difference,
-    maximize_in_box,
     remember,
     solve_damped,
     squares,
@@ -127,26 +126,20 @@ class Difference(DataTerm[Linearization], Protocol):
 
 @dataclass(frozen=True)
 class L1(Difference):
-    """|ρ|, summed over channels."""
+    """|ρ| of one channel."""
 
     name = "L1"
     summary = "absolute differences"
 
     def prox(self, v: Field, lin: Linearization, theta: Tensor) -> Field:
-        """u = v − Gᵀz/θ, where z maximises the dual ⟨ρ(v), z⟩ − ⟨Jᵀz, Gᵀz⟩/2θ over the box |z| ≤ 1.
-
-        With one channel, z = clip(θρ(v) / ⟨J, G⟩, −1, 1)."""
+        """u = v − Gz/θ with z = clip(θρ(v) / ⟨J, G⟩, −1, 1), which maximises the dual ⟨ρ(v), z⟩ − ⟨Jz, Gz⟩/2θ."""
         v, G, JG = lin.complete_square(v, theta)
-        if lin.J.shape[1] == 1:
-            z = (theta * lin.rho(v) / (JG + EPSILON)).clamp(-1, 1)
-            return torch.addcmul(v, z / theta, G[:, 0], value=-1)
-        JG = torch.einsum("bki...,bli...->b...kl", lin.J, G)
-        damping = EPSILON * torch.eye(lin.J.shape[1], dtype=JG.dtype, device=JG.device)
-        z = maximize_in_box(JG + damping, (theta * lin.rho(v)).movedim(1, -1))
-        return v - torch.einsum("bki...,b...k->bi...", G, z) / theta
+        (slope,) = G.unbind(1)
+        z = (theta * lin.rho(v) / (JG + EPSILON)).clamp(-1, 1)
+        return torch.addcmul(v, z / theta, slope, value=-1)
 
-    def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
-        return rho.abs().sum(1)
+    def norm(self, rho: Float[Tensor, "b 1 *s"]) -> Density:
+        return rho.abs()[:, 0]
 
 
 @dataclass(frozen=True)
@@ -314,3 +307,54 @@ class Remap(BothContrastsLNCC):
 
 DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI(), Remap())}
 """Every data term by its name."""
+
+
+# What LNCC and MIND compare of two images beside their intensities. Lengths are in shortest edges of a voxel.
+
+
+def local_mean(I: Float[Tensor, "b c *s"], radii: tuple[int, ...]) -> Float[Tensor, "b c *s"]:
+    """The mean over a box that reaches radii voxels to each side, border repeated; by running sums."""
+    for axis, radius in enumerate(radii, start=2):
+        if radius:
+            n, width = I.shape[axis], 2 * radius + 1
+            sums = repeat_border(I, axis, radius + 1, radius).cumsum(axis)
+            I = (sums.narrow(axis, width, n) - sums.narrow(axis, 0, n)).div_(width)
+    return I
+
+
+def in_voxels(length: float, h: RelativeSpacing) -> tuple[int, ...]:
+    """A length along each axis, to the nearest whole number of voxels."""
+    return tuple(round(length / edge) for edge in h)
+
+
+def locally_normalised(
+    I: Float[Tensor, "b c *s"], radius: float, epsilon: float, h: RelativeSpacing
+) -> Float[Tensor, "b c *s"]:
+    """(I − μ) / √(σ² + ε²), with the mean μ and the variance σ² over the box of that radius about each voxel."""
+    radii = in_voxels(radius, h)
+    mean = local_mean(I, radii)
+    variance = (local_mean(I.square(), radii) - mean.square()).clamp(min=0)
+    return (I - mean) * (variance + epsilon**2).rsqrt()
+
+
+def self_similarity(
+    I: Float[Tensor, "b 1 *s"], distance: float, radius: float, h: RelativeSpacing
+) -> Float[Tensor, "b k *s"]:
+    """MIND-SSC: exp(−(D − min D)/V) of each pair of neighbours at right angles: k = 4 pairs in 2D, 12 in 3D.
+
+    D is the mean squared difference of the patches about the two neighbours, each `distance` from the voxel along an
+    axis, and V the mean of D − min D over the pairs, within 1/1000 and 1000 of its mean over the image. (M. Heinrich et
+    al., MICCAI 2013.)"""
+    neighbours = []
+    for axis, n in enumerate(in_voxels(distance, h), start=2):
+        places = torch.arange(I.shape[axis], device=I.device)
+        for step in (-max(1, n), max(1, n)):  # I(x + step), border repeated
+            neighbours.append(I.index_select(axis, (places + step).clamp(0, I.shape[axis] - 1)))
+    at_right_angles = [(a, b) for a, b in combinations(range(len(neighbours)), 2) if a // 2 != b // 2]
+    patches = in_voxels(radius, h)
+    D = torch.cat([local_mean((neighbours[a] - neighbours[b]).square(), patches) for a, b in at_right_angles], dim=1)
+    D = D - D.amin(1, keepdim=True)
+    V = D.mean(1, keepdim=True)
+    middle = V.flatten(1).mean(1).view(-1, *[1] * (I.dim() - 1))
+    V = torch.maximum(torch.minimum(V, 1e3 * middle), 1e-3 * middle)
+    return torch.exp(-D / (V + torch.finfo(I.dtype).tiny))

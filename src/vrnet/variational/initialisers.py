@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.errors import BadInput, shape_text
-from vrnet.fields.calculus import compose, relative_spacing, repeat_border, resize, resize_field, warp, zeros
-from vrnet.variational.cascade import Initializer, Spacing, initialize
+from vrnet.fields.calculus import compose, relative_spacing, resize, resize_field, warp, zeros
+from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.contrast import learn_curves
 from vrnet.variational.linearize import Field, Images, Masks
 
@@ -52,7 +52,7 @@ class CoarseToFine(nn.Module):
             return zeros(I0)
         h = coarser_spacing(spacing, fine, coarse)
         small = masks and masks.map(lambda w: resize(w, coarse))
-        return resize_field(initialize(self.solve, resize(I0, coarse), resize(I1, coarse), h, small), fine)
+        return resize_field(self.solve(resize(I0, coarse), resize(I1, coarse), h, small), fine)
 
 
 class RelearnContrast(nn.Module):
@@ -71,7 +71,7 @@ class RelearnContrast(nn.Module):
         for _ in range(self.rounds):
             curves = learn_curves(A0, warp(A1, v), h, masks and masks.weight(v))
             seen0, seen1 = curves.apply(A0, A1)
-            v = initialize(self.solve, torch.cat([seen0, others0], 1), torch.cat([seen1, others1], 1), spacing, masks)
+            v = self.solve(torch.cat([seen0, others0], 1), torch.cat([seen1, others1], 1), spacing, masks)
         return v
 
 
@@ -107,7 +107,7 @@ class ThroughTemplate(nn.Module):
 
     def solve(self, I0: Tensor, I1: Tensor, spacing: Spacing, w0: Tensor, w1: Tensor) -> Tensor:
         """The fields of pairs, under the weights of both."""
-        return initialize(self.make(I0.dim() - 2, I0.device), I0, I1, spacing, Masks(w0, w1))
+        return self.make(I0.dim() - 2, I0.device)(I0, I1, spacing, Masks(w0, w1))
 
     def on_grid(self, like: Float[Tensor, "b 1 *s"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
         """T and w on the grid of images, about the same centre. Beyond T nothing is known, and nothing counts."""
@@ -121,13 +121,8 @@ class ThroughTemplate(nn.Module):
 
 def recentre(I: Images, shape: tuple[int, ...], beyond: float | None = None) -> Float[Tensor, "b c *t"]:
     """I on a grid of another shape about the same centre: cut, or filled with one value; without one, its border."""
-    for axis, n in enumerate(shape, start=2):
-        have = I.shape[axis]
-        I = I.narrow(axis, max(have - n, 0) // 2, min(have, n))
-        before = max(n - have, 0) // 2
-        after = max(n - have, 0) - before
-        if beyond is None:
-            I = repeat_border(I, axis, before, after)
-        else:
-            I = functional.pad(I, [0, 0] * (I.dim() - 1 - axis) + [before, after], value=beyond)
-    return I
+    sides = []
+    for have, n in zip(reversed(I.shape[2:]), reversed(shape), strict=True):
+        before = int((n - have) / 2)  # negative where it is cut
+        sides += [before, n - have - before]
+    return functional.pad(I, sides, mode="replicate") if beyond is None else functional.pad(I, sides, value=beyond)

@@ -226,25 +226,3 @@ def solve_damped(A: Float[Tensor, "b d d *s"], b: Field, theta: Float[Tensor, "*
             x[i] = x[i] - M[i][k] * x[k]
         x[i] = x[i] / M[i][i]
     return torch.stack(x, dim=1)
-
-
-def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[Tensor, "*n c"]:
-    """argmax of ⟨r, z⟩ − ⟨z, Gz⟩/2 over |z| ≤ 1, for small positive definite G, by an interior-point method.
-
-    a and b are the multipliers of z ≤ 1 and −z ≤ 1. Each Newton step aims at a·(1 − z) = b·(1 + z) = μ, with μ a
-    twentieth of what it was, and stops short of the walls of the box; a dozen reach five digits whatever G is. In
-    float64, since close to a wall float32 has no digits left."""
-    dtype, G, r = r.dtype, G.double(), r.double()
-    scale = r.abs().amax(-1, keepdim=True) + 1e-5
-    z, a, b = torch.zeros_like(r), scale.expand_as(r), scale.expand_as(r)
-    for _ in range(15):
-        above, below = 1 - z, 1 + z
-        mu = (a * above + b * below).mean(-1, keepdim=True) / 20
-        mu = torch.maximum(mu, 10 * torch.finfo(r.dtype).eps * scale)
-        right = r - (G @ z[..., None])[..., 0] - mu / above + mu / below
-        dz = torch.linalg.solve(G + torch.diag_embed(a / above + b / below), right[..., None])[..., 0]
-        da, db = (mu + a * dz) / above - a, (mu - b * dz) / below - b
-        fastest = torch.cat([dz / above, -dz / below, -da / a, -db / b], dim=-1).amax(-1, keepdim=True)
-        step = 0.95 / fastest.clamp(min=0.95)
-        z, a, b = z + step * dz, a + step * da, b + step * db
-    return z.to(dtype)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vrnet.errors import Progress
 from vrnet.fields.calculus import RelativeSpacing, relative_spacing, warp
-from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
+from vrnet.variational.cascade import Cascade, Spacing, State, Step
 from vrnet.variational.data_terms import DataTerm
 from vrnet.variational.initialisers import SMALLEST_AXIS, RelearnContrast, coarser_shape, coarser_spacing
 from vrnet.variational.linearize import Density, Field, Images, Masks, Weight
@@ -74,7 +74,7 @@ class Solver(nn.Module):
         self, I0: Images, I1: Images, spacing: Spacing, masks: Masks | None = None
     ) -> Iterator[tuple[Field, Density]]:
         """(v, the data term at v) after the steps of each linearisation."""
-        v, moved = initialize(self.cascade.init, I0, I1, spacing, masks), False
+        v, moved = self.cascade.init(I0, I1, spacing, masks), False
         for state in self.cascade.refine(v, I0, I1, spacing, masks):
             v = state.v
             if state.is_fresh and moved:

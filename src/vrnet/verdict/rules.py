@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Literal
 
+import torch
 from numpy import ndarray
 from torch import Tensor
 
@@ -16,10 +17,11 @@ from vrnet.errors import BadInput, type_name
 from vrnet.evaluation.pair import structure_evidence
 from vrnet.fields.calculus import warp
 from vrnet.images import image as arrays
-from vrnet.images.grid import Affine, Grid
-from vrnet.images.image import Image, checked_numbers, mask_tensor
+from vrnet.images.grid import Affine
+from vrnet.images.image import checked_numbers, mask_tensor
 from vrnet.images.io import ImageLike
 from vrnet.images.transforms import Transform
+from vrnet.registration.arrays import Registration
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.verdict import advice
@@ -230,15 +232,9 @@ def judge(
     u = arrays.as_tensor(field).detach().cpu().float()
     if not u.isfinite().all():
         raise BadInput("the field contains NaN or infinite values: give one that was found")
-    masks = mask_tensor("fixed", fixed_mask, I0), mask_tensor("moving", moving_mask, I0)
-    grid = Grid.plain(tuple(I0.shape), spacing or (1.0,) * I0.dim())
-    result = PairResult(
-        fixed=Image(I0.numpy(), grid, "fixed"),
-        moving=Image(I1.numpy(), grid, "moving"),
-        masks=PairMasks(*(None if mask is None else Image(mask.numpy(), grid, "mask") for mask in masks)),
-        transform=Transform.from_voxels(u.numpy(), grid),
-        warped=Image(warp(I1[None, None], u[None])[0, 0].numpy(), grid, "warped"),
-    )
+    inside = PairMasks(mask_tensor("fixed", fixed_mask, I0), mask_tensor("moving", moving_mask, I0))
+    warped = warp(I1[None, None], u[None])[0, 0]
+    result = Registration(u, warped, torch.zeros(0), I0, I1, inside, spacing).in_space
     return judge_evidence(evidence_of(result), Run(has_masks=result.compared is not None))
 
 
