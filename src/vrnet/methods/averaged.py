@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import zeros
-from vrnet.methods.method import CPU, Method, Task
+from vrnet.methods.method import CPU, Method, Question, Task
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.linearize import Field, Images, Masks
 
@@ -72,8 +72,10 @@ class Averaged(Method):
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return AverageOverTurns(self.method.build(d, device), self.method.own_spacing)
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair") -> "Averaged":
-        return Averaged(self.method.resolve(d, spacing, images))
+    def resolve(
+        self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None
+    ) -> "Averaged":
+        return Averaged(self.method.resolve(d, spacing, images, shows_heart))
 
     @property
     def summary(self) -> str:

@@ -1,6 +1,6 @@
 """What others need to know of a method. Nobody outside this folder asks for its type."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
@@ -18,6 +18,8 @@ Scaling = Literal["jointly", "each"]
 
 Task = Literal["pair", "cine"]
 """What is registered: two images, or the frames of a cine."""
+Question = Callable[[], bool]
+"""Answered when it is asked: to answer takes time."""
 
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
 MASKS_OF_SOLVERS = "a weight in the data term"
@@ -154,8 +156,11 @@ class Method(Protocol):
         shown = (f"{field.name} {getattr(self, field.name)}" for field in fields(self))  # type: ignore[arg-type]
         return {"parameters": ", ".join(shown)}
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair") -> "Method":
-        """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm."""
+    def resolve(
+        self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None
+    ) -> "Method":
+        """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm. Whether
+        they show a short-axis heart is asked only where that decides; of images that are not at hand, it is taken so."""
         return self
 
 

@@ -41,7 +41,7 @@ FOLDED = ("folding_strict_percent", "folding_percent")
 WHOLE_VOLUME = "Dice, whole volume"  # what "dice" is called beside the mean over slices
 NO_MEASURES = (  # entries of metrics.json that are none
     "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
-    "mask_paths", "label_names",
+    "mask_paths", "label_names", "notes", "heart",
 )  # fmt: skip
 
 
