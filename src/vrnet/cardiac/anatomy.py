@@ -477,7 +477,7 @@ def segment(
     )  # fmt: skip
 
 
-def has_heart_slice(image: Image, device: DeviceChoice = "auto") -> bool:
+def has_heart_slice(image: Image, device: DeviceChoice) -> bool:
     """Whether the middle slice of an image, or one half-way from it to an end, shows an LV with an RV beside it. The RV
     tells hearts from hippocampi and slices of brains, which are round too."""
     planes = Planes(image.grid)

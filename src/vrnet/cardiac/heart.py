@@ -1,7 +1,7 @@
 """EF = 100 (V_ED − V_ES) / V_ED of a pair of images, as two phases of one heart; the larger LV is end-diastole."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan, nan
 from typing import Any, Literal
 
@@ -18,6 +18,8 @@ from vrnet.registration.pair import PairResult
 
 PHASES = "fixed", "moving"
 LEVELS: tuple[Level, ...] = ("good", "look", "failed")
+MAX_SLICES_LOST = 1
+"""If a network finds the LV in fewer slices of one phase, by more than these, the base may end in the wrong one."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -29,6 +31,8 @@ class Heart:
     """Of LV, RV and wall in fixed and moving, in ml; of one slice, in cm²; NaN of what has no label."""
     is_flat: bool
     """Whether one slice is all there is: that has areas, and no ejection fraction or mass."""
+    lv_slices: tuple[int, int]
+    """In how many slices of fixed and moving the LV is labelled."""
     notes: tuple[str, ...] = ()
     """What the numbers leave out."""
     level: Level | None = None
@@ -38,7 +42,8 @@ class Heart:
     """What the network found in fixed and moving."""
 
     def __repr__(self) -> str:
-        return f"Heart(by {self.source}, {self.fractions_percent})"
+        told = "failed" if self.level == "failed" else self.fractions_percent
+        return f"Heart(by {self.source}, {told})"
 
     @property
     def end_diastole(self) -> int:
@@ -49,14 +54,13 @@ class Heart:
     @property
     def fractions_percent(self) -> dict[str, float]:
         """{ventricle: 100 (ED − ES) / ED}, of volumes the ejection fraction, of areas the fractional area change."""
-        ed = self.end_diastole
-        pairs = {name: self.sizes[name] for name in ("LV", "RV")}
+        ed, pairs = self.end_diastole, {name: self.sizes.get(name, (nan, nan)) for name in ("LV", "RV")}
         return {name: 100 * (1 - pair[1 - ed] / pair[ed]) if all(pair) else nan for name, pair in pairs.items()}
 
     @property
     def mass_g(self) -> float:
         """Of the LV's wall at end-diastole, 1.05 g per ml; NaN of one slice."""
-        return nan if self.is_flat else MYOCARDIUM_G_PER_ML * self.sizes["wall"][self.end_diastole]
+        return nan if self.is_flat else MYOCARDIUM_G_PER_ML * self.sizes.get("wall", (nan, nan))[self.end_diastole]
 
     def as_json(self) -> dict[str, Any]:
         """What metrics.json holds; of what has no label, NaN."""
@@ -78,25 +82,28 @@ def find_heart(result: PairResult) -> Heart | None:
     the network, slice by slice. None where labels or images are of another kind."""
     if result.unit != "mm":
         return None
-    maps = result.fixed_labels, result.moving_labels
-    if maps[0] is not None and maps[1] is not None:
-        meaning = read_meaning((maps[0], maps[1]), result.label_names)
-        return meaning and measure_heart((maps[0], maps[1]), meaning)
+    if result.fixed_labels is not None and result.moving_labels is not None:
+        maps = result.fixed_labels, result.moving_labels
+        meaning = read_meaning(maps, result.label_names)
+        return None if meaning is None else measure_heart(maps, meaning)
     images = result.fixed, result.moving
     if any(len(image.grid.shape) == 3 and image.grid.stacked_across is None for image in images):
         return None
     found = tuple(segment(image, device=result.options.device) for image in images)
-    level = max((each.level for each in found), key=LEVELS.index)
-    reasons = tuple(f"{name}: {why}" for name, each in zip(PHASES, found, strict=True) for why in each.reasons)
-    if level == "failed":
-        return Heart("network", {}, False, (), level, reasons, found)
-    maps = tuple(image.with_array(each.labels) for image, each in zip(images, found, strict=True))
-    notes = [
-        f"no labels in {numbered('slice', each.unsure)} of {name}, of which the network is unsure"
-        for name, each in zip(PHASES, found, strict=True)
-        if each.unsure
-    ]
-    return measure_heart(maps, HeartLabels(), notes, "network", level=level, reasons=reasons, outlines=found)
+    heart = measure_heart([image.with_array(one.labels) for image, one in zip(images, found, strict=True)])
+    level = max((one.level for one in found), key=LEVELS.index)
+    reasons = [f"{name}: {why}" for name, one in zip(PHASES, found, strict=True) for why in one.reasons]
+    first, second = heart.lv_slices
+    if level != "failed" and abs(first - second) > MAX_SLICES_LOST:
+        level = "look"
+        reasons.append(f"The LV was found in {first} slices of fixed and {second} of moving: check its base and apex.")
+    unsure = (
+        f"no labels in {numbered('slice', one.unsure)} of {name}, of which the network is unsure"
+        for name, one in zip(PHASES, found, strict=True)
+        if one.unsure
+    )
+    notes = (*heart.notes, *unsure)
+    return replace(heart, source="network", notes=notes, level=level, reasons=tuple(reasons), outlines=found)
 
 
 def read_meaning(maps: Sequence[Image], names: LabelNames) -> HeartLabels | None:
@@ -110,31 +117,29 @@ def read_meaning(maps: Sequence[Image], names: LabelNames) -> HeartLabels | None
     return HeartLabels() if is_like_acdc and label_in_cavity(maps, 2, (1, 3)) == 3 else None
 
 
-def measure_heart(
-    maps: Sequence[Image], meaning: HeartLabels, notes: Sequence[str] = (),
-    source: Literal["given labels", "network"] = "given labels", **how: Any,
-) -> Heart:  # fmt: skip
-    """Sizes by two label maps, and what they leave out."""
+def measure_heart(maps: Sequence[Image], meaning: HeartLabels | None = None) -> Heart:
+    """Sizes by the label maps of two images, and what they leave out."""
+    meaning = meaning or HeartLabels()
     is_flat = all(len(labels.grid.shape) == 2 or 1 in labels.grid.shape for labels in maps)
-    sizes, said, in_slices = [], [*notes], []
+    sizes, slices, cut_off, notes = [], [], [], []
     for name, labels in zip(PHASES, maps, strict=True):
         across = labels.grid.across if len(labels.grid.shape) == 3 else None
         edges = [1.0 if is_flat and axis == across else h for axis, h in enumerate(labels.grid.spacing)]
         found = volumes(labels.array[None], tuple(edges), heart=meaning)
         ml = float(found.lv_ml[0]), float(found.rv_ml[0]), float(found.wall_ml[0])
         sizes.append([10 * size if is_flat else size for size in ml])
-        shows_lv = (in_planes(labels.array, labels) == meaning.lv).any((1, 2))
-        in_slices.append(f"{shows_lv.sum()} of {len(shows_lv)} in {name}")
-        if reaches_border(labels.array != 0, is_flat):
-            said.append(f"labels reach the border of {name}: what lies beyond is not counted")
+        slices.append((in_planes(labels.array, labels) == meaning.lv).any((1, 2)))
+        if any(labels.array.take([0, -1], axis).any() for axis, n in enumerate(labels.grid.shape) if n > 1):
+            cut_off.append(name)
         if open_walls := open_slices(labels, meaning):
-            said.append(f"{name}: {open_wall_text(open_walls)}")
+            notes.append(f"{name}: {open_wall_text(open_walls)}")
+    if cut_off:
+        notes.insert(0, f"labels reach the border of {' and '.join(cut_off)}: what lies beyond is not counted")
     if not is_flat:
-        said.insert(0, f"volumes are of the slices that are labelled, of the LV {' and '.join(in_slices)}")
+        first, second = (f"{each.sum()} of {len(each)}" for each in slices)
+        told = f"volumes are of the slices that are labelled, of the LV {first} in fixed and {second} in moving"
+        notes.insert(0, told)
     parts = dict(zip(("LV", "RV", "wall"), zip(*sizes, strict=True), strict=True))
     known = {name: pair if any(pair) else (nan, nan) for name, pair in parts.items()}
-    return Heart(source, known, is_flat, tuple(said), **how)
-
-
-def reaches_border(mask: Any, is_flat: bool) -> bool:
-    return any(mask.take([0, -1], axis).any() for axis, n in enumerate(mask.shape) if n > 1)
+    lv_slices = int(slices[0].sum()), int(slices[1].sum())
+    return Heart("given labels", known, is_flat, lv_slices, tuple(notes))

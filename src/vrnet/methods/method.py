@@ -156,11 +156,9 @@ class Method(Protocol):
         shown = (f"{field.name} {getattr(self, field.name)}" for field in fields(self))  # type: ignore[arg-type]
         return {"parameters": ", ".join(shown)}
 
-    def resolve(
-        self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None
-    ) -> "Method":
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None) -> "Method":
         """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm. Whether
-        they show a short-axis heart is asked only where that decides; of images that are not at hand, it is taken so."""
+        they show a short-axis heart is asked where that decides; of images that are not at hand, it is taken so."""
         return self
 
 

@@ -96,16 +96,14 @@ class Default(Method):
     """A method that is chosen once the images are known; the chosen method has a name of its own."""
 
     summary = (
-        "where none is named: short-axis for 2D images and slices of 0.6 to 5.4 mm a pixel that show a short-axis heart "
-        f"(short-axis-cine where slices are tracked), {SOLVER} for the rest"
+        "where none is named: short-axis for 2D images and slices of hearts in short axis, of 0.6 to 5.4 mm a pixel "
+        f"(short-axis-cine where they are tracked), {SOLVER} for the rest"
     )
 
     def __str__(self) -> str:
         return "default"
 
-    def resolve(
-        self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None
-    ) -> Method:
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None) -> Method:
         """The method for images of d dimensions; a spacing far from the model's, or no heart, leaves the solver."""
         if d != 2:
             return SOLVER

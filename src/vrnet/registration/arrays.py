@@ -32,7 +32,7 @@ from vrnet.registration.pair import Names, PairResult, Reportable
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch
-from vrnet.vocabulary import Brightness, Channels, Folds, RegistrationOptions
+from vrnet.vocabulary import Brightness, Channels, DeviceChoice, Folds, RegistrationOptions
 
 SLICES_APART = 1e6  # the distance between slices that have nothing to do with each other, in edges of a voxel
 NO_HEART = (
@@ -200,7 +200,7 @@ class Plan:
     within: Spacing  # that of the axes along which motion is sought
     d: int  # how many these axes are
     channels: ImageChannels  # by what images are matched beside their intensities
-    notes: tuple[str, ...] = ()  # why the default came to this method, where one may wonder
+    notes: tuple[str, ...]  # why the default came to this method, where one may wonder
 
     @property
     def of_method(self) -> dict[str, Any]:
@@ -230,7 +230,8 @@ class Plan:
         def shows_heart() -> bool:
             from vrnet.cardiac.anatomy import has_heart_slice
 
-            is_heart = any(has_heart_slice(image, device if isinstance(device, str) else device.type) for image in shown)
+            where: DeviceChoice = "cpu" if str(device) == "cpu" else "auto"
+            is_heart = any(has_heart_slice(image, where) for image in shown)
             notes.extend([] if is_heart else [NO_HEART])
             return is_heart
 
