@@ -165,7 +165,7 @@ def register(
     labels = label_tensors(*map(label_image, ("fixed_labels", "moving_labels"), maps, (grid, grid)))
     chosen = parse_method(method, average=average).load()
     edges = spacing or (load_bundled(SHORT_AXIS).card.spacing_mm[0],) * I0.dim()
-    seen = Grid.plain(grid.shape, tuple(MAX_SPACING_MM if axis == slice_axis else h for axis, h in enumerate(edges)))
+    seen = Grid.plain(grid.shape, tuple(SLICES_APART if axis == slice_axis else h for axis, h in enumerate(edges)))
     shown = [Image(as_array(I), seen, name) for I, name in ((I0, "fixed"), (I1, "moving"))]
     plan = Plan.of(chosen, grid.shape, spacing, slice_axis, device or I0.device, "pair", channels, shown)
     found = find_motion(I0, I1, inside, plan, options, progress, labels)
@@ -207,8 +207,8 @@ class Plan:
         """What a result says of its method: a name alone does not tell the weights that a file gave it."""
         method, values = self.method, {each.name: value_in(each.value, self.d) for each in parameters(self.method)}
         told = {"method": str(method), "weights": method.weights, "details": method.details, "parameters": values}
-        told |= {"compares_structure": method.scaling == "each", "notes": self.notes}
-        return {**told, "channels": self.channels.kind}
+        kinds = {"compares_structure": method.scaling == "each", "channels": self.channels.kind}
+        return {**told, **kinds, "notes": self.notes}
 
     @staticmethod
     def of(
