@@ -48,8 +48,8 @@ class Methods:
             print_table(rows, "name", "what it is", "ready")
             return print_line(
                 "FILE is what `vrnet train` writes.",
-                "For commercial use: any method but those marked non-commercial, which are also the default of 2D "
-                "images and stacks, `vrnet segment` and --channels anatomy. Name a solver, such as Gaussian-LNCC.",
+                "For commercial use name a method that is not marked non-commercial, such as Gaussian-LNCC: the default of "
+                "2D images and stacks, and `vrnet segment`, use marked weights. docs/methods.md has one table of all.",
             )
         if name in FAMILIES and FAMILIES[name].parse(name) is None:
             return print_line(f"{name}: {FAMILIES[name].summary}. Name one of them to see its parameters.")

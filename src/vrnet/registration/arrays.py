@@ -146,16 +146,16 @@ def register(
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
     Both are arrays or tensors of one shape, 2D or 3D; integers become floats. Where no method is named, a model that
-    comes with vrnet registers 2D images and slices, and Gaussian-LNCC volumes. A plain change of brightness does not
-    matter, unless `brightness` is "keep"; whether another contrast does depends on the method. `spacing` is the
-    distance between voxels along each axis, in mm; without it a trained model takes it to be its own, and other methods
-    take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and nothing moves across
-    slices. With masks, nonzero inside, images are compared only where both are inside. `channels` says by what images
-    are matched beside their intensities: "anatomy", the probabilities of structures in hearts that the segmenter in the
-    box finds, or "labels", `fixed_labels` and `moving_labels`. Where the field folds it is
-    changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
-    "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
-    float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done."""
+    comes with vrnet registers 2D images and slices of short-axis hearts, and Gaussian-LNCC all else. A plain change of
+    brightness does not matter, unless `brightness` is "keep"; whether another contrast does depends on the method.
+    `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to be its own,
+    and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and
+    nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside. `channels`
+    says by what images are matched beside their intensities: "anatomy", the probabilities of structures in hearts that
+    the segmenter in the box finds, or "labels", `fixed_labels` and `moving_labels`. Where the field folds it is changed
+    a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds` "keep" it
+    stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in float32,
+    on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done."""
     start = perf_counter()
     options = RegistrationOptions(folds=folds, brightness=brightness, channels=channels)
     I0, I1 = as_tensors(fixed, moving)
