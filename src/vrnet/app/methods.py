@@ -48,7 +48,7 @@ class Methods:
             print_table(rows, "name", "what it is", "ready")
             return print_line(
                 "FILE is what `vrnet train` writes.",
-                "For commercial use name a method that is not marked non-commercial, such as Gaussian-LNCC: the default of "
+                "For commercial use name a method not marked non-commercial, such as Gaussian-LNCC: the default of "
                 "2D images and stacks, and `vrnet segment`, use marked weights. docs/methods.md has one table of all.",
             )
         if name in FAMILIES and FAMILIES[name].parse(name) is None:
