@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import SimpleITK as sitk
-from scipy import stats
+from scipy import ndimage, stats
 
 from tests.app import many_registrations
 from tests.app.outputs import RESULTS
+from tests.cardiac.hearts import stack
 from tests.cohort.works import make_task, write_list
 from tests.phantoms import cycle, phantom
 from vrnet import Grid, Image, Transform, write_image
@@ -451,6 +452,29 @@ def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, 
     ours = Transform.load(tmp_path / "sub-heart2" / "sub-heart2_from-frame03_to-frame01_mode-image_xfm.nii.gz")
     theirs = Transform.load(tracked / "subjects" / "heart2" / "transforms" / "frame_03.nii.gz")
     assert np.array_equal(ours.displacement, theirs.displacement)
+
+
+def test_the_volumes_of_a_pair_stand_in_the_terminal_the_page_the_table_and_metrics(vrnet, tmp_path):
+    grid, maps = Grid.plain((72, 72, 3), (1.25, 1.25, 8.0)), [stack(), stack()]
+    maps[1][(maps[1] == 3) & ~ndimage.binary_erosion(maps[1] == 3, np.ones((3, 3, 1)), 2)] = 2
+    for name, labels in zip(("ed", "es"), maps, strict=True):
+        write_image(Image(labels.astype(np.float32), grid), tmp_path / f"{name}.nii.gz")
+        write_image(Image(labels.astype(np.uint8), grid), tmp_path / f"{name}_gt.nii.gz")
+    list_file = tmp_path / "pairs.csv"
+    list_file.write_text(",".join(("subject", *PARTS)) + "\ns1,ed.nii.gz,es.nii.gz,ed_gt.nii.gz,es_gt.nii.gz\n")
+    vrnet("cohort", list_file, "--out", tmp_path / "out", "--method", "identity", "--report")
+    folder = tmp_path / "out" / "subjects" / "s1"
+    heart, [row] = json.loads((folder / "metrics.json").read_text())["heart"], rows(tmp_path / "out")
+    assert float(row["lv_ejection_fraction_percent"]) == heart["ef_percent"]["LV"] > 20
+    assert [float(row[f"lv_{size}_ml"]) for size in ("largest", "smallest")] == [*heart["lv_ml"].values()]
+    assert (float(row["mass_g"]), row["volumes_by"]) == (heart["mass_g"], "given labels")
+    files = zip(PARTS, ("ed", "es", "ed_gt", "es_gt"), strict=True)
+    given = [word for part, name in files for word in (f"--{part.replace('_', '-')}", tmp_path / f"{name}.nii.gz")]
+    _, out, _ = vrnet("report", folder / "transform.nii.gz", *given, "--out", tmp_path / "page.html")
+    told = f"EF {heart['ef_percent']['LV']:.0f} %"
+    for text in (out, (tmp_path / "page.html").read_text(), (folder / "report.html").read_text()):
+        assert "Heart, by the given labels" in text
+        assert told in text
 
 
 # What is said, and written of all subjects together.

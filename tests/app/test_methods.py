@@ -1,7 +1,7 @@
 import pytest
 
 from vrnet import names, parse
-from vrnet.methods.names import bundled_file, parameters
+from vrnet.methods.names import BUNDLED, LICENCES, SEGMENTERS, bundled_file, parameters
 from vrnet.methods.weights import FAMILIES
 
 
@@ -13,6 +13,15 @@ def test_methods_lists_every_name_with_what_it_is(vrnet):
     assert listed["TV-L1"].rstrip().endswith("yes")
     assert all(listed[family].rstrip().endswith("with --weights FILE") for family in FAMILIES)
     assert "vrnet train" in out
+    assert {*LICENCES} == {*BUNDLED, *SEGMENTERS}
+
+
+def test_weights_that_are_not_for_commercial_use_are_marked_in_the_list(vrnet, monkeypatch):
+    monkeypatch.setattr("vrnet.app.console.screen.width", 400)
+    _, out, _ = vrnet("methods")
+    marked = {line.split()[0] for line in out.splitlines() if "NC-SA" in line}
+    assert marked == {"short-axis", "short-axis-cine"}
+    assert "For commercial use" in out
 
 
 @pytest.mark.parametrize("name", ["TV-L1", "SyN", "R-L1-3x2", "short-axis"])

@@ -236,7 +236,7 @@ def test_the_anatomy_of_each_frame_is_found_once(segmenter, monkeypatch):
         (BRIEF, LABELS | {"fixed_labels": heart(2)[2][1:], "moving_labels": heart(2)[3]}, "give label maps on their"),
         ("short-axis", LABELS, 'compares intensities alone: name a solver, such as `method="Gaussian-LNCC"`'),
         ("Demons", ANATOMY, "name a solver"),
-        ("default", ANATOMY, "name a solver"),
+        ("short-axis", ANATOMY, "name a solver"),
     ],
 )
 def test_what_cannot_be_matched_is_bad_input(method, options, words, segmenter):

@@ -142,7 +142,8 @@ class LabelOptions:
     """The label maps of a pair."""
 
     fixed_labels: OptionalFile = None
-    """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
+    """Label map on the grid of FIXED; with both label maps, Dice and distances are measured, of hearts also volumes and
+    ejection fractions."""
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING."""
     label_names: LabelNamesText = None

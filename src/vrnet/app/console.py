@@ -179,9 +179,23 @@ def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> 
     screen.print(metrics_table(metrics))
     if "hausdorff_mm" in metrics:
         print_line(HAUSDORFF_LEGEND)
+    if heart := metrics.get("heart"):
+        print_heart(heart)
     print_line(*(f"Note: {note}" for note in notes))
     print_verdict(metrics["verdict"])
     print_line(*lines)
+
+
+def print_heart(heart: dict[str, Any]) -> None:
+    """Print the volumes of the ventricles, and what follows from them; or why there are none."""
+    from vrnet.report.measures import heart_table
+
+    title, columns, rows, remarks = heart_table(heart)
+    table = numbers_table(title, *columns[1:])
+    for row in rows:
+        table.add_row(*row)
+    screen.print(table) if rows else print_line(f"{title}.")
+    print_line(*(f"  {remark}" for remark in remarks))
 
 
 def metrics_table(metrics: dict[str, Any]) -> Table:

@@ -37,16 +37,20 @@ class Methods:
 
     def run(self) -> None:
         from vrnet.methods.method import Task
-        from vrnet.methods.names import BUNDLED, all_methods, parameters, parse, without_average
+        from vrnet.methods.names import BUNDLED, LICENCES, all_methods, parameters, parse, without_average
         from vrnet.methods.weights import FAMILIES, SUFFIX, load_method
 
         name = self.name
         if name is None:
-            rows = [(name, summary, "yes") for name, summary in BUNDLED.items()]
+            rows = [(name, summary, f"yes ({LICENCES[name]})") for name, summary in BUNDLED.items()]
             rows += [(str(method), method.summary, readiness(method)) for method in all_methods()]
             rows += [(name, family.summary, WITH_WEIGHTS) for name, family in FAMILIES.items()]
             print_table(rows, "name", "what it is", "ready")
-            return print_line("FILE is what `vrnet train` writes.")
+            return print_line(
+                "FILE is what `vrnet train` writes.",
+                "For commercial use name a method not marked non-commercial, such as Gaussian-LNCC: the default of "
+                "2D images and stacks, and `vrnet segment`, use marked weights. docs/methods.md has one table of all.",
+            )
         if name in FAMILIES and FAMILIES[name].parse(name) is None:
             return print_line(f"{name}: {FAMILIES[name].summary}. Name one of them to see its parameters.")
         method = load_method(name) if name.endswith(SUFFIX) else parse(name)
@@ -61,6 +65,7 @@ class Methods:
                 ("masks", method.masks),
                 ("devices", ", ".join(method.devices)),
                 *(method.details.items() if method.weights else ()),
+                *([("licence", LICENCES[str(method)])] if str(method) in LICENCES else ()),
                 ("package", method.package or "none but vrnet's own"),
                 ("ready", WITH_WEIGHTS if method.is_trainable else readiness(method)),
             ]

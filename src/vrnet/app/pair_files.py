@@ -76,6 +76,7 @@ def register_files(
     result = register_pair(pair, method, options, stage)
     stage("measuring")
     metrics = metrics_of(result)
+    metrics = result.with_heart(metrics) if report else metrics
     stage("writing")
     with replace_set(folder, (*OUTPUTS, *names)) as staged:
         write_image(result.warped, staged / WARPED)
@@ -100,7 +101,8 @@ def metrics_of(result: PairResult, command: str = "register") -> dict[str, Any]:
     """What metrics.json holds, with what to try in the options of a command."""
     verdict = result.verdict
     in_options = replace(verdict, try_=tuple(as_options(advice, command) for advice in verdict.try_))
-    return result.measures | {"verdict": in_options.as_json()}
+    notes = {"notes": [as_options(note, command) for note in result.notes]} if result.notes else {}
+    return result.measures | notes | {"verdict": in_options.as_json()}
 
 
 def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[str, Any]:
@@ -227,7 +229,7 @@ class RecordedConditions:
 
 def notes_on(result: PairResult, command: str = "register") -> list[str]:
     """What a reader should know of the images and the field, beside the verdict; options are those of a command."""
-    notes, affine = [], result.affine
+    notes, affine = [f"{as_options(note, command)}." for note in result.notes], result.affine
     fixed, moving = name_of(result.fixed), name_of(result.moving)
     unequal = f"{moving} and {fixed} are not equally bright:"
     covered = 100 * coverage(result.moving.grid, result.grid, affine).mean()

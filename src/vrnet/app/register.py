@@ -36,12 +36,13 @@ class Register:
     """Folder for the results; made if it is not there."""
     method: args.Name = "default"
     """Any name that `vrnet methods` lists. default: short-axis, a model in the box, for 2D images and for stacks
-    registered slice by slice; Gaussian-LNCC for volumes."""
+    registered slice by slice, if they show a short-axis heart; Gaussian-LNCC for the rest."""
     labels: args.Group[args.LabelOptions]
     masks: args.Group[args.MaskOptions]
     options: args.Group[RegistrationOptions]
     report: bool = False
-    """Write report.html and overview.png too."""
+    """Write report.html and overview.png too; where short-axis registers, also volumes and ejection fractions, by a
+    network unless there are labels."""
     method_options: args.Group[args.MethodOptions]
 
     def run(self) -> None:

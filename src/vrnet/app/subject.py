@@ -106,6 +106,11 @@ class SubjectWork:
         for column, part in OVERLAPS.items():
             if part in metrics:
                 row |= {f"{column}_{when}": metrics[part][when]["mean"] for when in ("before", "after")}
+        heart = metrics.get("heart", {})
+        if "ef_percent" in heart:
+            volumes = sorted(heart["lv_ml"].values(), reverse=True)
+            row |= zip(VOLUMES, (*heart["ef_percent"].values(), *volumes, heart["mass_g"]), strict=True)
+            row["volumes_by"] = heart["source"] + (", unsure" if heart.get("level") == "look" else "")
         structures = metrics.get("dice", {"after": {}})["after"]
         row |= {f"dice_{label}": value for label, value in structures.items() if label != "mean"}
         return row | {name: metrics[name] for name in (*FIELD, "method", "device")}, notes_on(result)

@@ -3,6 +3,7 @@
 S(x) = argmax_k p_k(x), each slice by itself; then in every slice at most one cavity of the LV, near that of its
 neighbours, inside one ring of wall, with the RV beside it. A slice that the network is unsure of gets no labels."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isfinite
@@ -474,6 +475,19 @@ def segment(
         tuple(sorted(order[k] for k in np.flatnonzero((np.isfinite(evidence.confidence) & ~kept).any(0)))),
         tuple(sorted(order[k] for k in np.flatnonzero(is_open))), numbers, level, reasons, str(model),
     )  # fmt: skip
+
+
+def has_heart_slice(image: Image, device: DeviceChoice) -> bool:
+    """Whether the middle slice of an image, or one half-way from it to an end, shows an LV with an RV beside it. The RV
+    tells hearts from hippocampi and slices of brains, which are round too."""
+    planes = Planes(image.grid)
+    stack = planes.split(image.array[None])[0]
+    for k in dict.fromkeys(len(stack) * part // 4 for part in (2, 1, 3)):
+        with suppress(BadInput):  # of an empty slice
+            found = segment(stack[k], spacing=planes.spacing, device=device)
+            if found.level != "failed" and found.numbers["rv"]:
+                return True
+    return False
 
 
 def sizes(found: Segmentation) -> list[tuple[str, dict[str, str]]]:

@@ -40,9 +40,13 @@ def measure_pair(result: PairResult) -> dict[str, Any]:
         if result.label_names:
             names = result.label_names
             measures["label_names"] = {str(label): names[label] for label in labels_in(*maps[:2]) if label in names}
+    if (len(result.label_maps) == 2 or result.channels == "anatomy") and result.heart:
+        measures["heart"] = result.heart.as_json()
     if result.true_motion is not None:
         inside = None if result.fixed_labels is None else result.fixed_labels.array != 0
         measures["known_motion"] = motion_error(result.field, result.true_motion, result.grid.spacing, inside)
+    if result.notes:
+        measures["notes"] = list(result.notes)
     measures["files"] = {role: name_of(image) for role, image in result.images.items()}
     if result.compared is not None:
         masks = {"fixed": result.masks.fixed, "moving": result.masks.moving}

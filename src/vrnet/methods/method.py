@@ -1,6 +1,6 @@
 """What others need to know of a method. Nobody outside this folder asks for its type."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from itertools import permutations, product
 from operator import attrgetter
@@ -23,6 +23,8 @@ Scaling = Literal["jointly", "each"]
 
 Task = Literal["pair", "cine"]
 """What is registered: two images, or the frames of a cine."""
+Question = Callable[[], bool]
+"""Answered when it is asked: to answer takes time."""
 
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
 MASKS_OF_SOLVERS = "a weight in the data term"
@@ -159,8 +161,9 @@ class Method(Protocol):
         shown = (f"{field.name} {getattr(self, field.name)}" for field in fields(self))  # type: ignore[arg-type]
         return {"parameters": ", ".join(shown)}
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair") -> "Method":
-        """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm."""
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None) -> "Method":
+        """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm. Whether
+        they show a short-axis heart is asked where that decides; of images that are not at hand, it is taken so."""
         return self
 
 
@@ -266,8 +269,10 @@ class Averaged(Method):
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return AverageOverTurns(self.method.build(d, device), self.method.own_spacing)
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair") -> "Averaged":
-        return Averaged(self.method.resolve(d, spacing, images))
+    def resolve(
+        self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None
+    ) -> "Averaged":
+        return Averaged(self.method.resolve(d, spacing, images, shows_heart))
 
     @property
     def summary(self) -> str:

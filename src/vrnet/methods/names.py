@@ -23,7 +23,18 @@ from vrnet.errors import BadInput, UnfitMachine, did_you_mean, type_name
 from vrnet.files import exists, sha256
 from vrnet.methods import parameters as by_name
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import AVERAGED, CPU, Averaged, Card, Method, Scaling, Task, Trainable, made_by_fields
+from vrnet.methods.method import (
+    AVERAGED,
+    CPU,
+    Averaged,
+    Card,
+    Method,
+    Question,
+    Scaling,
+    Task,
+    Trainable,
+    made_by_fields,
+)  # fmt: skip
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.segmenter import REGISTERS_NOTHING
 from vrnet.methods.solvers import preset
@@ -61,6 +72,12 @@ BUNDLED = {
 ANATOMY = "anatomy"
 SEGMENTERS = {ANATOMY: "learned, in the box: finds RV, wall and LV in short-axis cine MR, in 2D"}
 """Every model in the box that finds structures in one image, and registers nothing."""
+NON_COMMERCIAL, SHARE_ALIKE = "CC BY-NC-SA 4.0, non-commercial", "CC BY-SA 4.0"
+LICENCES = {
+    SHORT_AXIS: NON_COMMERCIAL, SHORT_AXIS_CINE: NON_COMMERCIAL, ANATOMY: NON_COMMERCIAL,
+    "hippocampus": SHARE_ALIKE, "hippocampus-template": SHARE_ALIKE,
+}  # fmt: skip
+"""Those of the weights in the box, which are those of the images that they were made from."""
 
 
 def is_bundled(name: str) -> bool:
@@ -94,20 +111,20 @@ class Default(Method):
     """A method that is chosen once the images are known; the chosen method has a name of its own."""
 
     summary = (
-        "where none is named: short-axis for 2D images and slices of 0.6 to 5.4 mm a pixel (short-axis-cine where "
-        f"they are tracked), {SOLVER} for the rest"
+        "where none is named: short-axis for 2D images and slices of hearts in short axis, of 0.6 to 5.4 mm a pixel "
+        f"(short-axis-cine where they are tracked), {SOLVER} for the rest"
     )
 
     def __str__(self) -> str:
         return "default"
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair") -> Method:
-        """The method for images of d dimensions; a spacing far from the model's leaves the solver."""
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None) -> Method:
+        """The method for images of d dimensions; a spacing far from the model's, or no heart, leaves the solver."""
         if d != 2:
             return SOLVER
         model = load_bundled(MODELS[images])
-        own = model.card.spacing_mm
-        return model if spacing is None or is_in_reach(own, spacing, MAX_SPACING_RATIO) else SOLVER
+        is_near = spacing is None or is_in_reach(model.card.spacing_mm, spacing, MAX_SPACING_RATIO)
+        return model if is_near and (shows_heart is None or shows_heart()) else SOLVER
 
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return self.resolve(d, None).build(d, device)

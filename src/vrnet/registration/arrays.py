@@ -1,6 +1,6 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Integral
@@ -22,7 +22,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method, Task
-from vrnet.methods.names import parameters, parse_method
+from vrnet.methods.names import SHORT_AXIS, SOLVER, load_bundled, parameters, parse_method
 from vrnet.methods.parameters import value_in
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.channels import ImageChannels
@@ -32,9 +32,13 @@ from vrnet.registration.pair import Names, PairResult, Reportable
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch
-from vrnet.vocabulary import Brightness, Channels, Folds, RegistrationOptions
+from vrnet.vocabulary import Brightness, Channels, DeviceChoice, Folds, RegistrationOptions
 
 SLICES_APART = 1e6  # the distance between slices that have nothing to do with each other, in edges of a voxel
+NO_HEART = (
+    f"no short-axis heart was found in these images, and {SHORT_AXIS} registers nothing else: {SOLVER} was taken "
+    f'(`method="{SHORT_AXIS}"` takes the network)'
+)
 Array = TypeVar("Array", NDArray[Any], Tensor)
 Place = str | torch.device  # auto, cpu or cuda; or a device that is known to do
 
@@ -142,16 +146,16 @@ def register(
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
     Both are arrays or tensors of one shape, 2D or 3D; integers become floats. Where no method is named, a model that
-    comes with vrnet registers 2D images and slices, and Gaussian-LNCC volumes. A plain change of brightness does not
-    matter, unless `brightness` is "keep"; whether another contrast does depends on the method. `spacing` is the
-    distance between voxels along each axis, in mm; without it a trained model takes it to be its own, and other methods
-    take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and nothing moves across
-    slices. With masks, nonzero inside, images are compared only where both are inside. `channels` says by what images
-    are matched beside their intensities: "anatomy", the probabilities of structures in hearts that the segmenter in the
-    box finds, or "labels", `fixed_labels` and `moving_labels`. Where the field folds it is
-    changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
-    "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
-    float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done."""
+    comes with vrnet registers 2D images and slices of short-axis hearts, and Gaussian-LNCC all else. A plain change of
+    brightness does not matter, unless `brightness` is "keep"; whether another contrast does depends on the method.
+    `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to be its own,
+    and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and
+    nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside. `channels`
+    says by what images are matched beside their intensities: "anatomy", the probabilities of structures in hearts that
+    the segmenter in the box finds, or "labels", `fixed_labels` and `moving_labels`. Where the field folds it is changed
+    a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds` "keep" it
+    stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in float32,
+    on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done."""
     start = perf_counter()
     options = RegistrationOptions(folds=folds, brightness=brightness, channels=channels)
     I0, I1 = as_tensors(fixed, moving)
@@ -160,7 +164,10 @@ def register(
     maps, grid = (fixed_labels, moving_labels), Grid.plain(tuple(I0.shape), (1.0,) * I0.dim())
     labels = label_tensors(*map(label_image, ("fixed_labels", "moving_labels"), maps, (grid, grid)))
     chosen = parse_method(method, average=average).load()
-    plan = Plan.of(chosen, tuple(I0.shape), spacing, slice_axis, device or I0.device, "pair", channels)
+    edges = spacing or (load_bundled(SHORT_AXIS).card.spacing_mm[0],) * I0.dim()
+    seen = Grid.plain(grid.shape, tuple(SLICES_APART if axis == slice_axis else h for axis, h in enumerate(edges)))
+    shown = [Image(as_array(I), seen, name) for I, name in ((I0, "fixed"), (I1, "moving"))]
+    plan = Plan.of(chosen, grid.shape, spacing, slice_axis, device or I0.device, "pair", channels, shown)
     found = find_motion(I0, I1, inside, plan, options, progress, labels)
     with torch.inference_mode():
         warped = warp(I1[None, None], found.field.to(I1.device)[None])[0, 0]
@@ -193,20 +200,23 @@ class Plan:
     within: Spacing  # that of the axes along which motion is sought
     d: int  # how many these axes are
     channels: ImageChannels  # by what images are matched beside their intensities
+    notes: tuple[str, ...]  # why the default came to this method, where one may wonder
 
     @property
     def of_method(self) -> dict[str, Any]:
         """What a result says of its method: a name alone does not tell the weights that a file gave it."""
         method, values = self.method, {each.name: value_in(each.value, self.d) for each in parameters(self.method)}
         told = {"method": str(method), "weights": method.weights, "details": method.details, "parameters": values}
-        return {**told, "compares_structure": method.scaling == "each", "channels": self.channels.kind}
+        kinds = {"compares_structure": method.scaling == "each", "channels": self.channels.kind}
+        return {**told, **kinds, "notes": self.notes}
 
     @staticmethod
     def of(
         method: Method, shape: tuple[int, ...], spacing: Spacing, slice_axis: int | None, device: Place, images: Task,
-        channels: Channels = "auto",
+        channels: Channels = "auto", shown: Sequence[Image] = (),
     ) -> "Plan":  # fmt: skip
-        """The plan for images of this shape; BadInput if anything is in the way, as a missing package."""
+        """The plan for images of this shape; BadInput if anything is in the way, as a missing package. The images that
+        are shown decide whether a default is for hearts."""
         is_axis = isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3
         if slice_axis is not None and not is_axis:
             known = "give 0, 1 or 2; only volumes have slices"
@@ -215,12 +225,22 @@ class Plan:
         if min(shape[axis] for axis in axes) < 2:
             raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")
         within = None if spacing is None else tuple(spacing[axis] for axis in axes)
-        chosen = method.resolve(len(axes), within, images)
+        notes: list[str] = []
+
+        def shows_heart() -> bool:
+            from vrnet.cardiac.anatomy import has_heart_slice
+
+            where: DeviceChoice = "cpu" if str(device) == "cpu" else "auto"
+            is_heart = any(has_heart_slice(image, where) for image in shown)
+            notes.extend([] if is_heart else [NO_HEART])
+            return is_heart
+
+        chosen = method.resolve(len(axes), within, images, shows_heart if shown else None)
         warn_if_far(chosen, within)
         place = find_device(device, chosen.devices) if isinstance(device, str) else device
         find, d = chosen.build(len(axes), place), len(axes)
         seen = ImageChannels.of(chosen, channels, d, within, images)
-        return Plan(chosen, find, place, spacing, slice_axis, within, d, seen)
+        return Plan(chosen, find, place, spacing, slice_axis, within, d, seen, tuple(notes))
 
 
 class Motion(NamedTuple):

@@ -23,6 +23,7 @@ from vrnet.images.image import Image, as_labels
 from vrnet.images.io import File, ImageLike, given_image
 from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transforms import Inverse, Transform
+from vrnet.methods.names import MODELS, without_average
 from vrnet.registration.intensity import Remap
 from vrnet.registration.masks import PairMasks, inpaint_image, read_mask
 from vrnet.vocabulary import RegistrationOptions
@@ -30,6 +31,7 @@ from vrnet.vocabulary import RegistrationOptions
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from vrnet.cardiac.heart import Heart
     from vrnet.verdict.rules import Verdict
 
 Names = str | Mapping[int, str] | None
@@ -136,6 +138,7 @@ class Reportable(Generic[L]):
     parameters: dict[str, Any] | None = None  # those of the method that can be set; None for a transform from a file
     compares_structure: bool = False  # whether the method accepts that one image is brighter
     channels: str = "none"  # by what images were matched beside their intensities: none, anatomy or labels
+    notes: tuple[str, ...] = ()  # why the default came to this method, where one may wonder
 
     def with_labels(self, fixed_labels: L | None, moving_labels: L | None, label_names: Names) -> "PairResult":
         """The result of images with these labels, and what they are called; the same object where none is given."""
@@ -145,6 +148,12 @@ class Reportable(Generic[L]):
     def verdict(self) -> "Verdict":
         """What the registration is worth, by the images and the labels that it has: good, look or failed."""
         return self.with_labels(None, None, None).verdict
+
+    @property
+    def heart(self) -> "Heart | None":
+        """Volumes of the ventricles in both images, ejection fractions and mass: by the labels of both, else by the
+        network, which then looks at every slice. None where they are of no heart, or of voxels without a size."""
+        return self.with_labels(None, None, None).heart
 
     def metrics(
         self, fixed_labels: L | None = None, moving_labels: L | None = None, label_names: Names = None
@@ -311,11 +320,22 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         return regularity(self.deformation, self.grid)
 
     @cached_property
+    def heart(self) -> "Heart | None":
+        from vrnet.cardiac.heart import find_heart
+
+        return find_heart(self)
+
+    @cached_property
     def measures(self) -> dict[str, Any]:
         """What metrics.json holds, but for the verdict."""
         from vrnet.evaluation.pair import measure_pair
 
         return measure_pair(self)
+
+    def with_heart(self, measures: Mapping[str, Any]) -> dict[str, Any]:
+        """Measures, and what a page tells beside them: the heart by the network, where a model of hearts registered."""
+        is_due = "heart" not in measures and without_average(self.method) in MODELS.values()
+        return {**measures, **({"heart": self.heart.as_json()} if is_due and self.heart else {})}
 
     @cached_property
     def verdict(self) -> "Verdict":

@@ -41,7 +41,7 @@ FOLDED = ("folding_strict_percent", "folding_percent")
 WHOLE_VOLUME = "Dice, whole volume"  # what "dice" is called beside the mean over slices
 NO_MEASURES = (  # entries of metrics.json that are none
     "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
-    "mask_paths", "label_names",
+    "mask_paths", "label_names", "notes", "heart",
 )  # fmt: skip
 
 
@@ -148,12 +148,56 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm", compares_structure: b
         ("seconds", "Time", " s"),
     ]
     known = values(metrics) | {"seconds": (None, metrics.get("seconds"))}
-    return [
+    heart = metrics.get("heart", {})
+    by, warning = ("network", "unsure") if heart.get("level") == "look" else (heart.get("source"), "")
+    fractions = [
+        Row(f"{name}, by {by}", NO_VALUE, told, warning) for name, told in heart_fractions(heart).items() if told
+    ]
+    rows = [
         Row(name, number(before), number(after) + unit, warn(key, before, after))
         for key, name, unit in shown
         for before, after in [known.get(key, (None, None))]
         if number(after) != NO_VALUE
     ]
+    return rows + fractions
+
+
+class HeartTable(NamedTuple):
+    """The heart of metrics.json for readers; without rows, where a network failed."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]  # a part of the heart, its size in fixed and in moving, and what follows from these
+    remarks: list[str]
+
+
+def heart_table(heart: Mapping[str, Any]) -> HeartTable:
+    """By whom the numbers are, whether they may be used as they are, the numbers, and what they leave out."""
+    levels = {"look": ", unsure: check the outlines first", "failed": ", failed: no volumes"}
+    by = "the network" if heart["source"] == "network" else "the given labels"
+    columns = (f"{role}, {'ED' if heart.get('end_diastole') == role else 'ES'}" for role in ("fixed", "moving"))
+    key, unit = ("cm2", "cm²") if "lv_cm2" in heart else ("ml", "ml")
+    results = heart_fractions(heart)
+    if results:
+        results["Wall"] = f"mass {number(heart['mass_g'])} g" if "mass_g" in heart else ""
+    sizes = {name: [number(size) for size in heart[f"{name.lower()}_{key}"].values()] for name in results}
+    rows = [
+        (name, *(f"{size} {unit}" for size in sizes[name]), result)
+        for name, result in results.items()
+        if NO_VALUE not in sizes[name]
+    ]
+    remarks = [f"{remark[:1].upper()}{remark[1:]}" for key in ("reasons", "notes") for remark in heart.get(key, [])]
+    return HeartTable(f"Heart, by {by}{levels.get(heart.get('level', ''), '')}", ("", *columns, ""), rows, remarks)
+
+
+def heart_fractions(heart: Mapping[str, Any]) -> dict[str, str]:
+    """{ventricle: its ejection fraction}, in words; of one slice, the fractional area change."""
+    kinds = {"ef_percent": "EF", "area_change_percent": "area change"}
+    return {
+        name: "" if number(value) == NO_VALUE else f"{kind} {value:.0f} %"
+        for key, kind in kinds.items()
+        for name, value in heart.get(key, {}).items()
+    }
 
 
 def is_contrast_opposite(metrics: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from datetime import datetime
 from itertools import accumulate, repeat
 from math import isfinite, isnan
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,7 +184,12 @@ CURVE_WIDTH, CURVE_HEIGHT = 320, 150  # of the plot of energies, in the units of
 def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | None = None) -> Path:
     """Write the page of a registered pair; returns where. `metrics` is the content of metrics.json, if there is one."""
     check_file(path, (".html",))
-    text = render_page(View.of(result), metrics or result.metrics(), result.energies.tolist(), run_facts(result))
+    from vrnet.report.segmentation import as_png, outlines_figure
+
+    metrics = result.with_heart(metrics or result.metrics())
+    found = result.heart.outlines if "heart" in metrics and result.heart else ()
+    outlines = {role: as_png(outlines_figure(each, 0)) for role, each in zip(("fixed", "moving"), found, strict=False)}
+    text = render_page(View.of(result), metrics, result.energies.tolist(), run_facts(result), outlines)
     write_bytes(text.encode(errors="replace"), path)
     return path
 
@@ -219,8 +225,11 @@ def run_facts(result: PairResult) -> dict[str, str]:
     return run
 
 
-def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
-    """The page as text; `run` is what `run_facts` gives."""
+def render_page(
+    view: View, metrics: Mapping[str, Any], energies: Sequence[float], run: Mapping[str, str],
+    outlines: Mapping[str, str] = MappingProxyType({}),
+) -> str:  # fmt: skip
+    """The page as text; `run` is what `run_facts` gives, `outlines` are pictures of what a network found."""
     slices, names = PageSlices(orient_for_viewing(view)), metrics.get("label_names") or {}
     data = page_data(slices, edge_letters(view.grid), names)
     repair = Repair(**metrics["repair"]) if metrics.get("repair") else None
@@ -234,6 +243,9 @@ def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float
         is_opposite=measures.is_contrast_opposite(metrics),
         had_many_folds=repair is not None and repair.folded_percent > MANY_FOLDS_PERCENT,
         summary=measures.summary(metrics, view.unit),
+        notes=metrics.get("notes", []),
+        heart=measures.heart_table(metrics["heart"]) if "heart" in metrics else None,
+        outlines=outlines,
         blocks={measures.title(key, metrics, view.unit): rows for key, rows in measures.by_structure(metrics).items()},
         curve=energy_curve([float(energy) for energy in energies if isfinite(energy)]),
         configuration=run.get("configuration", ""),
