@@ -215,3 +215,50 @@ def test_register_says_which_command_takes_a_cine(vrnet, files):
     status, _, err = vrnet("register", files / "cine.nii.gz", files / "labels.nii.gz", "--out", files / "out")
     assert status == 2
     assert "vrnet track" in err
+
+
+def test_a_tracking_is_measured_anew_without_tracking(vrnet, track, files, beat):
+    """Labels given afterwards tell what they would have told at once, to the last digit; transforms are not touched."""
+    assert track()[0] in (0, 3)
+    folder, labels = files / "out", files / "labels.nii.gz"
+    before = everything(folder)
+    status, out, err = vrnet("measure", folder, "--labels", labels)
+    assert status in (0, 3), err
+    assert "Wrote labels.nii.gz, volumes.csv, strain.csv, slices.csv, summary.json" in out
+    later = everything(folder)
+    assert all(later[name] == before[name] for name in before)
+    track("--labels", labels)
+    assert everything(folder) == later
+    summaries = json.loads((folder / "summary.json").read_text())
+    assert summaries["source"] == {
+        "cine": str(files / "cine.nii.gz"), "labels": str(labels), "frame": 0, "label_names": None
+    }  # fmt: skip
+
+
+def test_labels_corrected_in_any_frame_are_kept_there_and_reach_the_others(vrnet, track, files, beat):
+    track("--labels", files / "labels.nii.gz")
+    folder = files / "out"
+    frames = nibabel.load(folder / "labels.nii.gz")
+    corrected = np.asarray(frames.dataobj)[..., 2].copy()
+    corrected[..., 1] = np.where(corrected[..., 1] == 1, 0, corrected[..., 1])  # no RV in one slice
+    nibabel.save(nibabel.Nifti1Image(corrected, frames.affine), files / "corrected.nii.gz")
+    status, _, err = vrnet("measure", folder, "--labels", files / "corrected.nii.gz", "--frame", 2)
+    assert status in (0, 3), err
+    again = np.asarray(nibabel.load(folder / "labels.nii.gz").dataobj)
+    assert_array_equal(again[..., 2], corrected)
+    assert not (again[:, :, 1] == 1).any()
+    before, after = (maps[:, :, 0] == 3 for maps in (np.asarray(frames.dataobj), again))
+    assert 2 * (before & after).sum() / (before.sum() + after.sum()) > 0.9
+
+
+def test_pages_are_added_later_and_a_cine_that_was_moved_is_asked_for(vrnet, track, files):
+    track("--labels", files / "labels.nii.gz")
+    folder = files / "out"
+    (files / "cine.nii.gz").rename(files / "moved.nii.gz")
+    status, _, err = vrnet("measure", folder, "--report")
+    assert (status, len(err.strip().splitlines())) == (2, 1)
+    assert "--cine" in err
+    assert vrnet("measure", folder, "--report", "--cine", files / "moved.nii.gz")[0] in (0, 3)
+    assert (folder / "report.html").exists()
+    assert (folder / "strain.csv").exists()
+    assert vrnet("measure", files)[0] == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 from vrnet.app.layouts import name_pair, name_tracking
 from vrnet.app.pair_files import notes_on, read_pair, register_files
-from vrnet.app.track import write_results
+from vrnet.app.track import Source, write_results
 from vrnet.cardiac.cine import track
 from vrnet.cohort.results import Recipe
 from vrnet.cohort.table import Subject
@@ -111,7 +111,9 @@ class SubjectWork:
             label_names=dict(self.label_names) if self.label_names and "labels" in subject.files else None,
             device=self.options.device,
         )
-        write_results(result, folder, NOT_SHOWN)
+        names = ",".join(f"{label}={name}" for label, name in self.label_names) or None
+        source = Source.of(Path(subject.files["cine"]), subject.path("labels"), result.frame, names)
+        write_results(result, folder, NOT_SHOWN, source)
         if self.report:
             write_report(result, folder)
         write_thumbnail(folder / THUMBNAIL, shown_pair(result))

@@ -1,11 +1,14 @@
 """`vrnet track`: the motion of a beating heart, from one frame of a cine to all others, and the files of results."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 from vrnet.app import arguments as args
-from vrnet.errors import Progress, counted, in_runs, numbered
+from vrnet.errors import BadInput, Progress, Stage, counted, in_runs, numbered
 from vrnet.vocabulary import Channels, Slices
 
 if TYPE_CHECKING:
@@ -52,12 +55,10 @@ class Track:
     device_options: args.Group[args.DeviceOptions]
 
     def run(self) -> None:
-        from vrnet.app.console import exit_if, print_line, print_verdict, screen, stage_progress
+        from vrnet.app.console import stage_progress
         from vrnet.cardiac.cine import track
         from vrnet.devices import find_device
-        from vrnet.files import check_not_input, check_set, exists, own_files, replace_set
         from vrnet.images.io import read_cine
-        from vrnet.report import CINE_FILES, CURVES
 
         if self.labels is None:
             args.refuse_options(self, ("label_names",), "without labels of the reference: give --labels")
@@ -66,29 +67,174 @@ class Track:
             stage("reading")
             method, cine = self.method_options.spec(self.method).load(), read_cine(self.cine)
             transforms = [transform_name(k, len(cine)) for k in range(len(cine))]
-            drawn = [name for name in CINE_FILES if self.report and (self.labels or name != CURVES)]
-            names = [*transforms, *(LABELLED if self.labels else ()), SUMMARY, *drawn]
-            check_not_input((self.out / name for name in names), (self.cine, self.labels, self.method_options.weights))
-            check_set(self.out, names)
+            source = Source.of(self.cine, self.labels, self.frame, self.label_names)
+            source.check_apart(self.out, transforms, self.report, self.method_options.weights)
             result = track(
                 cine, method, labels=self.labels, frame=self.frame, slices=self.slices, label_names=self.label_names,
                 channels=self.channels, device=self.device_options.device, progress=stage("tracking"),
             )  # fmt: skip
-            stage("measuring")
-            verdict = result.metrics()["verdict"]  # what takes long is kept: not while files are written
-            stale = [name for name in own_files(self.out) if name.startswith(f"{TRANSFORMS}/frame_")]
-            with replace_set(self.out, (*names, *LABELLED, *CINE_FILES, *stale)) as staged:
-                write_results(result, staged, stage("writing"))
-                if self.report:
-                    from vrnet.report.cine_figures import write_report
+            write(result, self.out, self.report, source, stage)
+        tell(result, self.out, f"{counted(len(transforms), 'transform')}, ")
 
-                    write_report(result, staged, stage("drawing"))
-                others = [name for name in names if name not in transforms and exists(staged / name)]
-        screen.print(result_table(result))
-        print_line(*(f"Note: {note}" for note in result.notes()))
-        print_verdict(verdict)
-        print_line(f"Wrote {counted(len(transforms), 'transform')}, {', '.join(others)} in {self.out}.")
-        exit_if(verdict["level"] == "failed")
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """Measure a tracked cine again: with other labels, or to add the page. Nothing is tracked.
+
+    DIR is what `vrnet track` wrote. Its labels.nii.gz, volumes.csv, strain.csv, slices.csv and summary.json are written
+    anew, and with --report the page; transforms stay. Labels may be those of any frame: correct those of one frame of
+    labels.nii.gz, save them as a file of their own, and give its number.
+
+    Ends as `vrnet track` does.
+    """
+
+    tracked: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The folder of a tracked cine."""
+    labels: args.OptionalFile = None
+    """Label map of one frame: 1 RV, 2 wall, 3 cavity. Those of before, if none are given."""
+    frame: int | None = None
+    """The frame of the labels, from 0; the reference, if none is given."""
+    label_names: args.LabelNamesText = None
+    """What the labels are, if not as above; SET: acdc, ukbb."""
+    cine: args.OptionalFile = None
+    """Where the cine is now, if not where it was."""
+    report: bool = False
+    """Write a page on which the heart beats, and pictures."""
+
+    def run(self) -> None:
+        from vrnet.app.console import stage_progress
+
+        if self.labels is None:
+            args.refuse_options(self, ("frame", "label_names"), "without labels: give --labels")
+        with stage_progress() as stage:
+            stage("reading")
+            result, source = read_tracked(self.tracked, self.cine)
+            if self.labels is not None:
+                frame = result.frame if self.frame is None else self.frame
+                source = Source.of(Path(source.cine), self.labels, frame, self.label_names)
+            source.check_apart(self.tracked, (), self.report)
+            if source.labels is not None:
+                result = result.with_labels(source.labels, source.frame, label_names=source.label_names)
+            write(result, self.tracked, self.report, source, stage, with_transforms=False)
+        tell(result, self.tracked)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files that results come from, as summary.json names them."""
+
+    cine: str
+    labels: str | None = None
+    frame: int = 0
+    """That of the labels."""
+    label_names: str | None = None
+
+    @classmethod
+    def of(cls, cine: Path, labels: Path | None, frame: int, label_names: str | None) -> "Source":
+        return cls(str(cine.absolute()), labels and str(labels.absolute()), frame, label_names)
+
+    def check_apart(self, folder: Path, transforms: Sequence[str], report: bool, weights: Path | None = None) -> None:
+        """BadInput where results would be written over what is read, or over files that no run has written."""
+        from vrnet.files import check_not_input, check_set
+        from vrnet.report import CINE_FILES, CURVES
+
+        drawn = [name for name in CINE_FILES if report and (self.labels or name != CURVES)]
+        names = [*transforms, *(LABELLED if self.labels else ()), SUMMARY, *drawn]
+        inputs = Path(self.cine), self.labels and Path(self.labels), weights
+        check_not_input((folder / name for name in names), inputs)
+        check_set(folder, names)
+
+
+def write(
+    result: "CineResult", folder: Path, report: bool, source: Source, stage: Stage, with_transforms: bool = True
+) -> None:
+    """Write the files of a tracked cine, in place of those of an earlier run."""
+    from vrnet.files import own_files, replace_set
+    from vrnet.report import CINE_FILES
+
+    stage("measuring")
+    result.metrics()  # what takes long is kept: not while files are written
+    stale = [name for name in own_files(folder) if with_transforms and name.startswith(f"{TRANSFORMS}/frame_")]
+    with replace_set(folder, (*LABELLED, SUMMARY, *CINE_FILES, *stale)) as staged:
+        write_results(result, staged, stage("writing"), source, with_transforms)
+        if report:
+            from vrnet.report.cine_figures import write_report
+
+            write_report(result, staged, stage("drawing"))
+
+
+def tell(result: "CineResult", folder: Path, transforms: str = "") -> None:
+    """Print what was measured, the verdict, and which files there are now; exit as the verdict says."""
+    from vrnet.app.console import exit_if, print_line, print_verdict, screen
+    from vrnet.files import exists
+    from vrnet.report import CINE_FILES
+    from vrnet.verdict.cine import verdict_as_json
+
+    screen.print(result_table(result))
+    print_line(*(f"Note: {note}" for note in result.notes()))
+    print_verdict(verdict_as_json(result))
+    others = [name for name in (*LABELLED, SUMMARY, *CINE_FILES) if exists(folder / name)]
+    print_line(f"Wrote {transforms}{', '.join(others)} in {folder}.")
+    exit_if(result.verdict.level == "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What `measure` reads of a summary.json; what folders of earlier versions do not have is at its default."""
+
+    reference: int
+    frames: int
+    method: str
+    weights: str | None
+    device: str
+    seconds: float
+    slice_by_slice: bool
+    closure_mm: dict[str, float | str]
+    turned_by: str | None = None
+    refined_by: str | None = None
+    channels: str = "none"
+    frames_with_repaired_folds: tuple[int, ...] = ()
+    percent_of_voxels_repaired: tuple[float, ...] = ()
+    source: Source | None = None
+
+
+def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Source]":
+    """What `vrnet track` wrote in a folder, without labels, and the files that it came from."""
+    import msgspec
+    import numpy as np
+
+    from vrnet.cardiac.cine import CineResult
+    from vrnet.files import exists, read_json
+    from vrnet.images.io import read_cine
+    from vrnet.images.transforms import Transform
+
+    if not exists(folder / SUMMARY):
+        raise BadInput(f"{folder} holds no {SUMMARY}: give the folder that `vrnet track` wrote")
+    try:
+        known = msgspec.convert(read_json(folder / SUMMARY), Summary)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{folder / SUMMARY} is not as `vrnet track` writes it ({error}): track again") from error
+    path = moved_to or (known.source and Path(known.source.cine))
+    if path is None or not exists(path):
+        was = f"{path} is gone" if path else f"{SUMMARY} does not name the cine"
+        raise BadInput(f"{was}: say where the cine is, by --cine")
+    cine = read_cine(path)
+    grid, fields = cine.grid, []
+    for k in range(len(cine)):
+        found = Transform.load(folder / transform_name(k, len(cine)))
+        if grid.shape[2:] == (1,):  # written twice: see `Transform.save`
+            found = Transform(found.displacement[..., :1], replace(found.grid, shape=grid.shape))
+        if not found.grid.matches(grid) or known.frames != len(cine):
+            raise BadInput(f"{path} is not the cine that {folder} was tracked from: its frames or its grid are others")
+        fields.append(found.in_voxels())
+    source = replace(known.source or Source(""), cine=str(path.absolute()))
+    result = CineResult(
+        cine, known.reference, np.stack(fields), {way: float(known.closure_mm[way]) for way in ("forward", "backward")},
+        grid.across if known.slice_by_slice else None, known.method, known.weights, known.device, known.seconds,
+        dict(zip(known.frames_with_repaired_folds, known.percent_of_voxels_repaired, strict=False)),
+        known.turned_by, known.refined_by, known.channels,
+    )  # fmt: skip
+    return result, source
 
 
 def result_table(result: "CineResult") -> "Table":
@@ -127,7 +273,9 @@ def transform_name(k: int, frames: int) -> str:
     return f"{TRANSFORMS}/frame_{k:0{max(2, len(str(frames - 1)))}d}.nii.gz"
 
 
-def write_results(result: "CineResult", folder: Path, progress: Progress) -> None:
+def write_results(
+    result: "CineResult", folder: Path, progress: Progress, source: Source, with_transforms: bool = True
+) -> None:
     """Write all results; the transforms first, which take longest."""
     from vrnet.cardiac.strain import MEASURES, TITLES
     from vrnet.cardiac.volumes import known_ml
@@ -135,7 +283,7 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
     from vrnet.images.io import write_frames
 
     n, grid, times = len(result.cine), result.cine.grid, result.cine.times_ms
-    for k, transform in enumerate(result.transforms):
+    for k, transform in enumerate(result.transforms if with_transforms else ()):
         transform.save(folder / transform_name(k, n))
         progress((k + 1) / (n + 1))
     if result.labels is not None:
@@ -171,4 +319,4 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
         ]
         definitions = (f"{name}: {definition}" for name, definition in columns.items())
         write_rows(rows, folder / SLICES, ["slice, frame: counted from 0", *definitions])
-    write_json(result.metrics(), folder / SUMMARY)
+    write_json(result.metrics() | {"source": vars(source)}, folder / SUMMARY)

@@ -3,8 +3,9 @@
 Transforms, labels of every frame, volumes, strain and the verdict are computed when they are first asked for, and kept.
 `app/track.py` writes them, `report/cine.py` draws them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -22,7 +23,6 @@ from vrnet.cardiac.wall import HeartLabels, anterior_direction
 from vrnet.data.labels import LabelNames, read_label_names
 from vrnet.errors import BadInput, Progress, numbered, warn_of_input
 from vrnet.evaluation.metrics import folding_strict_percent
-from vrnet.fields.folds import Repair
 from vrnet.images.image import Cine, Image
 from vrnet.images.io import CineLike, ImageLike, given_cine
 from vrnet.images.transforms import Transform
@@ -54,8 +54,8 @@ class CineResult:
     """The reference, to which the labels belong."""
     fields: Float[ndarray, "t d *s"]
     """In voxels: the point at x in the reference is at x + u(x) in frame t, u being fields[t]."""
-    closing: Float[ndarray, "2 d *s"]
-    """In voxels: what the forward and the backward chain find for the reference itself, once round the cycle."""
+    closure_mm: dict[str, float]
+    """How far each chain, forward and backward, is from where it began, once round the cycle: see CLOSURE."""
     slice_axis: int | None
     """The axis across which slices were registered one by one, if they were."""
     method: str
@@ -64,8 +64,8 @@ class CineResult:
     device: str = "cpu"
     seconds: float = 0.0
     """Of tracking, without what is measured afterwards."""
-    repairs: tuple[Repair | None, ...] = ()
-    """What was changed in each frame's field to free it of folds: None where nothing was."""
+    repaired: dict[int, float] = field(default_factory=dict)
+    """The frames whose fields were changed to free them of folds, and the percentage of voxels that was moved."""
     turned_by: str | None = None
     """The solver that found how slices turn, where a network found how they contract."""
     refined_by: str | None = None
@@ -77,9 +77,27 @@ class CineResult:
     """Which labels are the ventricles and the wall; None without labels."""
     label_names: LabelNames = field(default_factory=dict)
     """What labels are called, where that was given."""
+    given_labels: tuple[int, Image] | None = None
+    """The frame that labels were given of, and these."""
 
     def __repr__(self) -> str:
         return f"CineResult({self.method}, {self.cine}, {self.seconds:.2f} s)"
+
+    def with_labels(
+        self, labels: ImageLike, frame: int | None = None, heart: HeartLabels | None = None,
+        label_names: str | LabelNames | None = None,
+    ) -> "CineResult":  # fmt: skip
+        """The same motion, measured by these labels, of the reference or of another frame, which keeps them as they
+        are; all other frames get theirs from the reference, to which they are brought first."""
+        known = read_labels(labels, self.cine, heart, read_label_names(label_names) if label_names else {})
+        frame = self.frame if frame is None else check_frame(frame, self.cine)
+        given, back = known[0], known[0]
+        if frame != self.frame:
+            back = self.transforms[frame].apply_labels(given, smooth=True)
+        return replace(
+            self, reference_labels=replace(back, name=given.name), heart=known[1], label_names=known[2],
+            given_labels=(frame, given),
+        )  # fmt: skip
 
     @cached_property
     def transforms(self) -> tuple[Transform, ...]:
@@ -108,7 +126,11 @@ class CineResult:
         """The label map of every frame, brought there from the reference."""
         if self.reference_labels is None:
             return None
-        return propagate_labels(self.reference_labels.array, self.fields, self.slice_axis)
+        found = propagate_labels(self.reference_labels.array, self.fields, self.slice_axis)
+        if self.given_labels is not None:
+            frame, given = self.given_labels
+            found[frame] = given.array
+        return found
 
     @cached_property
     def volumes(self) -> Volumes | None:
@@ -167,23 +189,10 @@ class CineResult:
         return np.ones(self.cine.grid.shape, bool)
 
     @cached_property
-    def closure_mm(self) -> dict[str, float]:
-        """How far each chain is from where it began, once round the cycle: see CLOSURE."""
-        spacing = np.reshape(self.cine.grid.spacing, (-1, *[1] * len(self.cine.grid.shape)))
-        lengths = np.linalg.norm(self.closing * spacing, axis=1)
-        forward, backward = (float(length[self.labelled].mean()) for length in lengths)
-        return {"forward": forward, "backward": backward}
-
-    @cached_property
     def folding_strict_percent(self) -> float:
         """Voxels of all frames that are folded, by the strict count; of slices, within any slice."""
         motions = (motion_of(field, self.slice_axis) for field in self.fields)
         return float(np.mean([folding_strict_percent(torch.as_tensor(u)) for u in motions]))
-
-    @property
-    def repaired_frames(self) -> list[int]:
-        """The frames whose fields were changed to free them of folds."""
-        return [k for k, repair in enumerate(self.repairs) if repair is not None]
 
     @cached_property
     def evidence(self) -> "CineEvidence":
@@ -205,11 +214,10 @@ class CineResult:
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
         if self.strain is not None and not self.strain.insertions:
             found.append(f"Segments are {NO_SEGMENTS}.")
-        changed = [(repair.changed_percent, k) for k, repair in enumerate(self.repairs) if repair is not None]
-        if changed:
-            percent, worst = max(changed)
+        if self.repaired:
+            worst, percent = max(self.repaired.items(), key=itemgetter(1))
             most = f"in the worst, {numbered('frame', [worst])}, {percent:.2g} % of the voxels were moved"
-            found.append(f"Folds were repaired in {len(changed)} of {len(self.cine)} frames: {most}.")
+            found.append(f"Folds were repaired in {len(self.repaired)} of {len(self.cine)} frames: {most}.")
         return found
 
     def metrics(self) -> dict[str, Any]:
@@ -226,7 +234,7 @@ class CineResult:
             "slice_by_slice": self.slice_axis is not None,
             "closure_mm": {"definition": CLOSURE, **self.closure_mm},
             "folding_strict_percent": self.folding_strict_percent,
-            "frames_with_repaired_folds": self.repaired_frames,
+            "frames_with_repaired_folds": [*self.repaired], "percent_of_voxels_repaired": [*self.repaired.values()],
             "verdict": verdict_as_json(self),
         }  # fmt: skip
         if self.reference_labels is not None and self.heart is not None:
@@ -294,15 +302,27 @@ def track(
     if labels is None and (names or heart is not None):
         raise BadInput("names of labels are given, but not the labels: give `labels` too")
     whole = given_cine(cine)
-    if not 0 <= frame < len(whole):
-        raise BadInput(f"{whole.name} has frames 0 to {len(whole) - 1}: the reference `frame` cannot be {frame}")
+    check_frame(frame, whole)
     known = () if labels is None else read_labels(labels, whole, heart, names)
     plan, start = plan_tracking(whole, method, slices, device, channels), perf_counter()
     fields, closing, repairs = track_motion(whole, plan, frame, progress)
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
     axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
+    # As they come back from files, so that what is measured from these later is equal to the last digit.
+    fields = np.stack([Transform.from_voxels(u, whole.grid).rounded().in_voxels() for u in fields])
+    shown = known[0].array != 0 if known else np.ones(whole.grid.shape, bool)
+    lengths = np.linalg.norm(closing * np.reshape(whole.grid.spacing, (-1, *[1] * len(whole.grid.shape))), axis=1)
     return CineResult(
-        whole, frame, fields, closing, axis, str(plan.method), plan.method.weights, plan.device.type, seconds, repairs,
+        whole, frame, fields, dict(zip(("forward", "backward"), lengths[:, shown].mean(1).tolist(), strict=True)),
+        axis, str(plan.method), plan.method.weights, plan.device.type, seconds,
+        {k: repair.changed_percent for k, repair in enumerate(repairs) if repair is not None},
         None if turning is None else str(turning), None if refinement is None else str(refinement),
         plan.channels.kind, *known,
     )  # fmt: skip
+
+
+def check_frame(frame: int, cine: Cine) -> int:
+    """The number of a frame; BadInput if the cine has no such frame."""
+    if not 0 <= frame < len(cine):
+        raise BadInput(f"{cine.name} has frames 0 to {len(cine) - 1}: `frame` cannot be {frame}")
+    return frame
