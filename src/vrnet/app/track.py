@@ -131,7 +131,8 @@ class Source:
 
     @classmethod
     def of(cls, cine: Path, labels: Path | None, frame: int, label_names: str | None) -> "Source":
-        return cls(str(cine.absolute()), labels and str(labels.absolute()), frame, label_names)
+        of_labels = None if labels is None else str(labels.absolute())
+        return cls(str(cine.absolute()), of_labels, frame, label_names)
 
     def check_apart(self, folder: Path, transforms: Sequence[str], report: bool, weights: Path | None = None) -> None:
         """BadInput where results would be written over what is read, or over files that no run has written."""
@@ -140,7 +141,7 @@ class Source:
 
         drawn = [name for name in CINE_FILES if report and (self.labels or name != CURVES)]
         names = [*transforms, *(LABELLED if self.labels else ()), SUMMARY, *drawn]
-        inputs = Path(self.cine), self.labels and Path(self.labels), weights
+        inputs = Path(self.cine), None if self.labels is None else Path(self.labels), weights
         check_not_input((folder / name for name in names), inputs)
         check_set(folder, names)
 
@@ -214,7 +215,7 @@ def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Sour
         known = msgspec.convert(read_json(folder / SUMMARY), Summary)
     except msgspec.ValidationError as error:
         raise BadInput(f"{folder / SUMMARY} is not as `vrnet track` writes it ({error}): track again") from error
-    path = moved_to or (known.source and Path(known.source.cine))
+    path = Path(known.source.cine) if moved_to is None and known.source else moved_to
     if path is None or not exists(path):
         was = f"{path} is gone" if path else f"{SUMMARY} does not name the cine"
         raise BadInput(f"{was}: say where the cine is, by --cine")
