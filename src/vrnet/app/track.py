@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
     from vrnet.cardiac.cine import CineResult
 
-TRANSFORMS, LABELS, VOLUMES, STRAIN, SLICES, SUMMARY = (
-    "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv", "summary.json"
+TRANSFORMS, LABELS, VOLUMES, STRAIN, SLICES, SUMMARY, SEEN = (
+    "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv", "summary.json", "segmented.nii.gz"
 )  # fmt: skip
-LABELLED = LABELS, VOLUMES, STRAIN, SLICES
-"""What is written where labels are given."""
+LABELLED = LABELS, VOLUMES, STRAIN, SLICES, SEEN
+"""What is written where there are labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
-    Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; given labels, also labels.nii.gz, volumes.csv,
-    strain.csv and slices.csv. Results of an earlier run are replaced, other files never. See docs/cine.md.
+    Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; with labels, given or found by the network in
+    short-axis images, also labels.nii.gz, volumes.csv, strain.csv, slices.csv, and what the network finds in each
+    frame, segmented.nii.gz. Results of an earlier run are replaced, other files never. See docs/cine.md.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
@@ -37,12 +38,12 @@ class Track:
     """One whole cycle: NIfTI, MHA, NRRD or DICOM."""
     out: args.Folder
     """Folder for the results; made if it is not there."""
-    labels: args.OptionalFile = None
-    """Label map of the reference: 1 RV, 2 wall, 3 cavity."""
+    labels: args.LabelsFile = "auto"
+    """Label map of the reference: 1 RV, 2 wall, 3 cavity. auto: found by the network; none: without labels."""
     report: bool = False
     """Write a page on which the heart beats, and pictures."""
-    frame: int = 0
-    """The reference, from 0: best end-diastole."""
+    frame: int | None = None
+    """The reference, from 0: best end-diastole. Without it 0, or where the network finds the labels, end-diastole."""
     label_names: args.LabelNamesText = None
     """What the labels are, if not as above; SET: acdc, ukbb."""
     method: args.Name = "default"
@@ -60,20 +61,23 @@ class Track:
         from vrnet.devices import find_device
         from vrnet.images.io import read_cine
 
-        if self.labels is None:
+        labels = None if self.labels in ("auto", "none") else Path(self.labels)
+        if labels is None:
             args.refuse_options(self, ("label_names",), "without labels of the reference: give --labels")
         find_device(self.device_options.device)  # which fails at once where there is none
         with stage_progress() as stage:
             stage("reading")
             method, cine = self.method_options.spec(self.method).load(), read_cine(self.cine)
             transforms = [transform_name(k, len(cine)) for k in range(len(cine))]
-            source = Source.of(self.cine, self.labels, self.frame, self.label_names)
-            source.check_apart(self.out, transforms, self.report, self.method_options.weights)
+            source = Source.of(self.cine, labels, self.frame or 0, self.label_names)
+            written = *transforms, *(LABELLED if self.labels != "none" else ())
+            source.check_apart(self.out, written, self.report, self.method_options.weights)
             result = track(
-                cine, method, labels=self.labels, frame=self.frame, slices=self.slices, label_names=self.label_names,
-                channels=self.channels, device=self.device_options.device, progress=stage("tracking"),
+                cine, method, labels=None if self.labels == "none" else self.labels, frame=self.frame,
+                slices=self.slices, label_names=self.label_names, channels=self.channels,
+                device=self.device_options.device, progress=stage("tracking"),
             )  # fmt: skip
-            write(result, self.out, self.report, source, stage)
+            write(result, self.out, self.report, replace(source, frame=result.frame), stage)
         tell(result, self.out, f"{counted(len(transforms), 'transform')}, ")
 
 
@@ -112,9 +116,11 @@ class Measure:
             if self.labels is not None:
                 frame = result.frame if self.frame is None else self.frame
                 source = Source.of(Path(source.cine), self.labels, frame, self.label_names)
-            source.check_apart(self.tracked, (), self.report)
+            source.check_apart(self.tracked, LABELLED, self.report)
             if source.labels is not None:
                 result = result.with_labels(source.labels, source.frame, label_names=source.label_names)
+            elif result.seen is not None and result.seen.level != "failed":
+                result = result.with_seen_labels()
             write(result, self.tracked, self.report, source, stage, with_transforms=False)
         tell(result, self.tracked)
 
@@ -134,13 +140,12 @@ class Source:
         of_labels = None if labels is None else str(labels.absolute())
         return cls(str(cine.absolute()), of_labels, frame, label_names)
 
-    def check_apart(self, folder: Path, transforms: Sequence[str], report: bool, weights: Path | None = None) -> None:
+    def check_apart(self, folder: Path, written: Sequence[str], report: bool, weights: Path | None = None) -> None:
         """BadInput where results would be written over what is read, or over files that no run has written."""
         from vrnet.files import check_not_input, check_set
-        from vrnet.report import CINE_FILES, CURVES
+        from vrnet.report import CINE_FILES
 
-        drawn = [name for name in CINE_FILES if report and (self.labels or name != CURVES)]
-        names = [*transforms, *(LABELLED if self.labels else ()), SUMMARY, *drawn]
+        names = [*written, SUMMARY, *(CINE_FILES if report else ())]
         inputs = Path(self.cine), None if self.labels is None else Path(self.labels), weights
         check_not_input((folder / name for name in names), inputs)
         check_set(folder, names)
@@ -197,6 +202,7 @@ class Summary:
     frames_with_repaired_folds: tuple[int, ...] = ()
     percent_of_voxels_repaired: tuple[float, ...] = ()
     source: Source | None = None
+    segmentation: dict[str, Any] | None = None
 
 
 def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Source]":
@@ -204,6 +210,7 @@ def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Sour
     import msgspec
     import numpy as np
 
+    from vrnet.cardiac.anatomy import Segmentation
     from vrnet.cardiac.cine import CineResult
     from vrnet.files import exists, read_json
     from vrnet.images.io import read_cine
@@ -235,6 +242,10 @@ def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Sour
         dict(zip(known.frames_with_repaired_folds, known.percent_of_voxels_repaired, strict=False)),
         known.turned_by, known.refined_by, known.channels,
     )  # fmt: skip
+    if (told := known.segmentation) is not None and exists(folder / SEEN):
+        labels, none = read_cine(folder / SEEN).frames.astype(np.uint8), np.full((len(cine), 1), np.nan)
+        seen = Segmentation(cine, labels, none, (), (), {}, told["level"], tuple(told["reasons"]), told["model"])
+        result = replace(result, seen=seen)
     return result, source
 
 
@@ -250,8 +261,11 @@ def result_table(result: "CineResult") -> "Table":
     table = numbers_table(f"{title}{helped}, {frames} frames{by_slice}", "value")
     if (found := result.volumes) is not None:
         without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
-        for name, fraction in found.ejection_fractions_percent.items():
-            table.add_row(f"Ejection fraction of the {name}, %", number(fraction) + (without if name == "LV" else ""))
+        for estimate, fractions in result.ejection_fractions_percent.items():
+            of = "" if estimate == "measured" else f", {estimate}"
+            for name, fraction in fractions.items():
+                open_there = without if name == "LV" and not of else ""
+                table.add_row(f"Ejection fraction of the {name}{of}, %", number(fraction) + open_there)
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
         if peak := result.strain and result.strain.peak(measure):
             place = f"{numbered('frame', [peak.frame])} of {frames}"
@@ -289,6 +303,8 @@ def write_results(
         progress((k + 1) / (n + 1))
     if result.labels is not None:
         write_frames(result.labels, grid, times, folder / LABELS)
+    if result.seen is not None:
+        write_frames(result.seen.frames, grid, times, folder / SEEN)
     moments = [{"frame": t, "time_ms": times[t] if times else None} for t in range(n)]
     if (volumes := result.volumes) is not None:  # of a structure that is not labelled, cells are empty
         curves = {name: known_ml(getattr(volumes, name)).round(3) for name in ("lv_ml", "rv_ml", "wall_ml")}

@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
-from vrnet.cardiac.labels import names_by_part, open_slices, read_labels
+from vrnet.cardiac.anatomy import Segmentation, segment
+from vrnet.cardiac.labels import names_by_part, open_slices, read_labels, reconcile
 from vrnet.cardiac.strain import NO_SEGMENTS, NO_STRAIN, Strain, strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes, muscle_in_cavity, slice_curves, volumes
 from vrnet.cardiac.wall import HeartLabels, anterior_direction
@@ -29,7 +30,7 @@ from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.provenance import versions
 from vrnet.registration.cine import motion_of, plan_tracking, propagate_labels, track_motion
-from vrnet.vocabulary import Channels, Slices
+from vrnet.vocabulary import Channels, DeviceChoice, Slices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,6 +43,8 @@ CLOSURE = (
     "registrations, before it is refined, finds for the reference itself after going once round the cycle; 0 if it "
     "does not drift"
 )
+SEGMENTING = 0.3
+"""The part of the time of `track` that the network takes to find the ventricles in all frames."""
 COUNTING = "numbers of frames and slices are counted from 0; sentences count from 1"
 
 
@@ -78,7 +81,9 @@ class CineResult:
     label_names: LabelNames = field(default_factory=dict)
     """What labels are called, where that was given."""
     given_labels: tuple[int, Image] | None = None
-    """The frame that labels were given of, and these."""
+    """The frame that labels were given of, and these; None where the network drew those of the reference."""
+    seen: Segmentation | None = None
+    """What the network finds in every frame."""
 
     def __repr__(self) -> str:
         return f"CineResult({self.method}, {self.cine}, {self.seconds:.2f} s)"
@@ -98,6 +103,33 @@ class CineResult:
             self, reference_labels=replace(back, name=given.name), heart=known[1], label_names=known[2],
             given_labels=(frame, given),
         )  # fmt: skip
+
+    def with_seen_labels(self) -> "CineResult":
+        """The same motion, measured by what the network finds in the reference."""
+        assert self.seen is not None
+        labels = Image(self.seen.frames[self.frame], self.cine.grid, self.seen.model)
+        known = read_labels(labels, self.cine, None, {})
+        return replace(self, reference_labels=known[0], heart=known[1], label_names={}, given_labels=None)
+
+    @property
+    def outlines_by(self) -> str | None:
+        """Who drew the outlines of the reference; None without any."""
+        if self.reference_labels is None:
+            return None
+        return f"the network {self.seen.model}" if self.seen and self.given_labels is None else "the labels given"
+
+    @cached_property
+    def ejection_fractions_percent(self) -> dict[str, dict[str, float]]:
+        """{estimate: {ventricle: ejection fraction}}: of the labels of all frames (`measured`), of the reference's
+        labels carried by the motion alone, and of what the network finds in each frame by itself."""
+        if self.volumes is None or self.carried is None:
+            return {}
+        found = {"measured": self.volumes.ejection_fractions_percent}
+        if self.seen is not None:
+            of_motion = volumes(self.carried, self.cine.grid.spacing, self.frame, self.heart)
+            found |= {"by motion alone": of_motion.ejection_fractions_percent}
+            found |= {"by the network alone": self.seen.ejection_fractions_percent}
+        return found
 
     @cached_property
     def transforms(self) -> tuple[Transform, ...]:
@@ -123,14 +155,20 @@ class CineResult:
 
     @cached_property
     def labels(self) -> Integer[ndarray, "t *s"] | None:
-        """The label map of every frame, brought there from the reference."""
-        if self.reference_labels is None:
+        """The label map of every frame, brought there from the reference; where the network finds a heart in all of the
+        cine, half-way to what it finds in each frame."""
+        if self.carried is None or self.reference_labels is None or self.heart is None:
             return None
-        found = propagate_labels(self.reference_labels.array, self.fields, self.slice_axis)
-        if self.given_labels is not None:
-            frame, given = self.given_labels
-            found[frame] = given.array
-        return found
+        found, (frame, given) = self.carried, self.given_labels or (self.frame, self.reference_labels)
+        if self.seen is not None and self.seen.level == "good":
+            found = reconcile(found, self.seen.frames, self.heart, self.cine.grid.spacing, self.across)
+        return np.stack([given.array if k == frame else labels for k, labels in enumerate(found)])
+
+    @cached_property
+    def carried(self) -> Integer[ndarray, "t *s"] | None:
+        """The labels of the reference, brought to every frame by the motion alone."""
+        labels = self.reference_labels
+        return None if labels is None else propagate_labels(labels.array, self.fields, self.slice_axis)
 
     @cached_property
     def volumes(self) -> Volumes | None:
@@ -167,9 +205,9 @@ class CineResult:
     @cached_property
     def muscle_in_cavity(self) -> CavityMuscle | None:
         """How much more of the cavity looks like muscle than in the reference."""
-        if self.labels is None or self.heart is None:
+        if self.carried is None or self.heart is None:
             return None
-        return muscle_in_cavity(self.cine.frames, self.labels, self.heart, self.frame, self.across)
+        return muscle_in_cavity(self.cine.frames, self.carried, self.heart, self.frame, self.across)
 
     @cached_property
     def by_slice(self) -> SliceCurves | None:
@@ -212,6 +250,12 @@ class CineResult:
     def notes(self) -> list[str]:
         """What a reader should know beside the verdict."""
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
+        if self.seen is not None and self.given_labels is None:
+            if self.reference_labels is None:
+                found.append(f"Nothing was measured: {' '.join(self.seen.reasons)} Give --labels of the reference.")
+            else:
+                found.append(f"Outlines are by {self.outlines_by}, in the reference and in every other frame.")
+                found += self.seen.reasons
         if self.strain is not None and not self.strain.insertions:
             found.append(f"Segments are {NO_SEGMENTS}.")
         if self.repaired:
@@ -241,8 +285,12 @@ class CineResult:
             there = np.unique(self.reference_labels.array)
             by_part = {label: name for label, name in names_by_part(self.heart).items() if label in there}
             about["label_names"] = {str(label): name for label, name in (self.label_names or by_part).items()}
+        about["outlines_by"] = self.outlines_by
+        if self.seen is not None:
+            about["segmentation"] = {"model": self.seen.model, **self.seen.verdict()}
         if self.volumes is not None:
             about["volumes"] = self.volumes.as_json()
+            about["ejection_fractions_percent"] = self.ejection_fractions_percent
         if self.strain is not None:
             about["strain"] = self.strain.as_json()
         if self.no_strain is not None:
@@ -277,48 +325,61 @@ def track(
     cine: CineLike,
     method: str | Method = "default",
     *,
-    labels: ImageLike | None = None,
-    frame: int = 0,
+    labels: ImageLike | None = "auto",
+    frame: int | None = None,
     slices: Slices = "auto",
     channels: Channels = "auto",
     heart: HeartLabels | None = None,
     label_names: str | LabelNames | None = None,
-    device: str = "auto",
+    device: DeviceChoice = "auto",
     progress: Progress | None = None,
 ) -> CineResult:
-    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file,
-    or of a 4D image of SimpleITK or nibabel.
+    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file, or of
+    a 4D image of SimpleITK or nibabel.
 
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. Networks track at most 20 frames; a solver
     refines all of them. With `labels` of the reference, every frame gets labels, and there are volumes and strain.
-    Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its cavity; a lone value is the wall, but a lone 3 that
-    encloses little the cavity), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which names
-    other structures too. Where no method is named, the bundled model tracks stacks slice by slice, and Gaussian-LNCC
-    tracks volumes; `slices` and `channels` are as in `register_images`; a cine has no labels to match."""
+    "auto" lets the network in the box find the ventricles of a short-axis cine, with end-diastole for the reference
+    unless a `frame` is given; None measures nothing. Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its
+    cavity; a lone value is the wall, but a lone 3 that encloses little the cavity), unless `heart` says otherwise, or
+    `label_names`, such as "3=RV,2=Myo,1=LV", which names other structures too. Where no method is named, the bundled
+    model tracks stacks slice by slice, and Gaussian-LNCC tracks volumes; `slices` and `channels` are as in
+    `register_images`; a cine has no labels to match."""
     names = {} if label_names is None else read_label_names(label_names)
     if names and heart is not None:
         raise BadInput("labels are explained twice: give `heart` or `label_names`")
-    if labels is None and (names or heart is not None):
+    is_given = labels is not None and not (isinstance(labels, str) and labels == "auto")
+    if not is_given and (names or heart is not None):
         raise BadInput("names of labels are given, but not the labels: give `labels` too")
     whole = given_cine(cine)
-    check_frame(frame, whole)
-    known = () if labels is None else read_labels(labels, whole, heart, names)
-    plan, start = plan_tracking(whole, method, slices, device, channels), perf_counter()
-    fields, closing, repairs = track_motion(whole, plan, frame, progress)
+    check_frame(frame or 0, whole)
+    known = read_labels(labels, whole, heart, names) if is_given and labels is not None else ()
+    plan, tell = plan_tracking(whole, method, slices, device, channels), progress or (lambda part: None)
+    seen = segment(whole, device=device, progress=lambda part: tell(SEGMENTING * part)) if labels is not None else None
+    if frame is None:
+        frame = seen.end_diastole if seen is not None and not is_given else 0
+    start = perf_counter()
+    fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(SEGMENTING + (1 - SEGMENTING) * part))
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
     axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
     # As they come back from files, so that what is measured from these later is equal to the last digit.
     fields = np.stack([Transform.from_voxels(u, whole.grid).rounded().in_voxels() for u in fields])
-    shown = known[0].array != 0 if known else np.ones(whole.grid.shape, bool)
+    labelled = known[0].array != 0 if known else np.zeros(0, bool) if seen is None else seen.frames[frame] != 0
+    shown = labelled if labelled.any() else np.ones(whole.grid.shape, bool)
     lengths = np.linalg.norm(closing * np.reshape(whole.grid.spacing, (-1, *[1] * len(whole.grid.shape))), axis=1)
-    return CineResult(
+    of_labels: dict[str, Any] = {}
+    if known:
+        names_of_known = "reference_labels", "heart", "label_names", "given_labels"
+        of_labels = dict(zip(names_of_known, (*known, (frame, known[0])), strict=True))
+    result = CineResult(
         whole, frame, fields, dict(zip(("forward", "backward"), lengths[:, shown].mean(1).tolist(), strict=True)),
         axis, str(plan.method), plan.method.weights, plan.device.type, seconds,
         {k: repair.changed_percent for k, repair in enumerate(repairs) if repair is not None},
         None if turning is None else str(turning), None if refinement is None else str(refinement),
-        plan.channels.kind, *known,
+        plan.channels.kind, **of_labels, seen=seen,
     )  # fmt: skip
+    return result if known or seen is None or seen.level == "failed" else result.with_seen_labels()
 
 
 def check_frame(frame: int, cine: Cine) -> int:
