@@ -11,6 +11,7 @@ import SimpleITK as sitk
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.images.cines import write_slices
 from tests.phantoms import cycle
 from vrnet import Grid, Image, Transform, write_image
 from vrnet.app.track import LABELLED as FILES_WITH_LABELS
@@ -263,3 +264,18 @@ def test_pages_are_added_later_and_a_cine_that_was_moved_is_asked_for(vrnet, tra
     assert (folder / "report.html").exists()
     assert (folder / "strain.csv").exists()
     assert vrnet("measure", files)[0] == 2
+
+
+def test_a_study_is_listed_without_tracking_and_its_stack_is_tracked(vrnet, tmp_path, beat):
+    study, cine = tmp_path / "study", (200 * beat.frames.numpy()).clip(0).astype(np.uint16)
+    write_slices(study / "a", cine, GRID, "1.2.7", x00200011="7", x0008103e="cine_sa")
+    write_slices(study / "b", cine[:1], GRID, "1.2.8", x00200011="8", x0008103e="psir")
+    status, out, err = vrnet("track", study, "--out", tmp_path / "out", "--dry-run")
+    assert status == 0, err
+    assert "series 7 (cine_sa), 2 slices x 5 frames of 48 x 44 pixels: taken" in out
+    assert "series 8 (psir), 2 slices x 1 frame of 48 x 44 pixels: left, one image of each place, no cine" in out
+    assert not (tmp_path / "out").exists()
+    status, out, err = vrnet("track", study, "--out", tmp_path / "out", "--method", "TV-L1", "--labels", "none")
+    assert status == 0, err
+    assert "Series 8 (psir)" in out
+    assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["study"]) == 2

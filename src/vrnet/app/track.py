@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from vrnet.app import arguments as args
-from vrnet.errors import BadInput, Progress, Stage, counted, in_runs, numbered
+from vrnet.errors import BadInput, Progress, Stage, counted, in_runs, numbered, shape_text
 from vrnet.vocabulary import Channels, Slices
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ LABELLED = LABELS, VOLUMES, STRAIN, SLICES, SEEN
 class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
+    CINE may be the folder of a DICOM study: of its series, the largest stack of parallel slices that were seen over
+    time is tracked.
+
     Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; with labels, given or found by the network in
     short-axis images, also labels.nii.gz, volumes.csv, strain.csv, slices.csv, and what the network finds in each
     frame, segmented.nii.gz. Results of an earlier run are replaced, other files never. See docs/cine.md.
@@ -38,6 +41,10 @@ class Track:
     """One whole cycle: NIfTI, MHA, NRRD or DICOM."""
     out: args.Folder
     """Folder for the results; made if it is not there."""
+    series: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
+    """Of a DICOM study, the series to take: a number, or a part of a description."""
+    dry_run: bool = False
+    """List the series of a study, and which would be taken; track nothing."""
     labels: args.LabelsFile = "auto"
     """Label map of the reference: 1 RV, 2 wall, 3 cavity. auto: found by the network; none: without labels."""
     report: bool = False
@@ -56,7 +63,7 @@ class Track:
     device_options: args.Group[args.DeviceOptions]
 
     def run(self) -> None:
-        from vrnet.app.console import stage_progress
+        from vrnet.app.console import print_line, stage_progress
         from vrnet.cardiac.cine import track
         from vrnet.devices import find_device
         from vrnet.images.io import read_cine
@@ -67,11 +74,14 @@ class Track:
         find_device(self.device_options.device)  # which fails at once where there is none
         with stage_progress() as stage:
             stage("reading")
-            method, cine = self.method_options.spec(self.method).load(), read_cine(self.cine)
+            method, cine = self.method_options.spec(self.method).load(), read_cine(self.cine, self.series)
             transforms = [transform_name(k, len(cine)) for k in range(len(cine))]
-            source = Source.of(self.cine, labels, self.frame or 0, self.label_names)
+            source = Source.of(self.cine, labels, self.frame or 0, self.label_names, self.series)
             written = *transforms, *(LABELLED if self.labels != "none" else ())
             source.check_apart(self.out, written, self.report, self.method_options.weights)
+            if self.dry_run:
+                print_line(*cine.study, f"{cine.name}: {len(cine)} frames of {shape_text(cine.grid.shape)} voxels.")
+                return
             result = track(
                 cine, method, labels=None if self.labels == "none" else self.labels, frame=self.frame,
                 slices=self.slices, label_names=self.label_names, channels=self.channels,
@@ -115,7 +125,7 @@ class Measure:
             result, source = read_tracked(self.tracked, self.cine)
             if self.labels is not None:
                 frame = result.frame if self.frame is None else self.frame
-                source = Source.of(Path(source.cine), self.labels, frame, self.label_names)
+                source = Source.of(Path(source.cine), self.labels, frame, self.label_names, source.series)
             source.check_apart(self.tracked, LABELLED, self.report)
             if source.labels is not None:
                 result = result.with_labels(source.labels, source.frame, label_names=source.label_names)
@@ -134,11 +144,14 @@ class Source:
     frame: int = 0
     """That of the labels."""
     label_names: str | None = None
+    series: str | None = None
 
     @classmethod
-    def of(cls, cine: Path, labels: Path | None, frame: int, label_names: str | None) -> "Source":
+    def of(
+        cls, cine: Path, labels: Path | None, frame: int, label_names: str | None, series: str | None = None
+    ) -> "Source":
         of_labels = None if labels is None else str(labels.absolute())
-        return cls(str(cine.absolute()), of_labels, frame, label_names)
+        return cls(str(cine.absolute()), of_labels, frame, label_names, series)
 
     def check_apart(self, folder: Path, written: Sequence[str], report: bool, weights: Path | None = None) -> None:
         """BadInput where results would be written over what is read, or over files that no run has written."""
@@ -226,7 +239,7 @@ def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Sour
     if path is None or not exists(path):
         was = f"{path} is gone" if path else f"{SUMMARY} does not name the cine"
         raise BadInput(f"{was}: say where the cine is, by --cine")
-    cine = read_cine(path)
+    cine = read_cine(path, known.source.series if known.source else None)
     grid, fields = cine.grid, []
     for k in range(len(cine)):
         found = Transform.load(folder / transform_name(k, len(cine)))

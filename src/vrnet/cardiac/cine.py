@@ -250,6 +250,7 @@ class CineResult:
     def notes(self) -> list[str]:
         """What a reader should know beside the verdict."""
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
+        found += [f"{line[0].upper()}{line[1:]}." for line in self.cine.study if ": left, " in line]
         if self.seen is not None and self.given_labels is None:
             if self.reference_labels is None:
                 found.append(f"Nothing was measured: {' '.join(self.seen.reasons)} Give --labels of the reference.")
@@ -270,7 +271,7 @@ class CineResult:
 
         cine = self.cine
         about: dict[str, Any] = {
-            "cine": cine.name, "doubt": cine.doubt or None, "counting": COUNTING,
+            "cine": cine.name, "study": cine.study, "doubt": cine.doubt or None, "counting": COUNTING,
             "frames": len(cine), "reference": self.frame,
             "shape": cine.grid.shape, "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms,
             "method": self.method, "weights": self.weights, "channels": self.channels,
