@@ -11,8 +11,10 @@ import SimpleITK as sitk
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.images.cines import write_slices
 from tests.phantoms import cycle
 from vrnet import Grid, Image, Transform, write_image
+from vrnet.app.track import LABELLED as FILES_WITH_LABELS
 from vrnet.cardiac.strain import MEASURES
 from vrnet.fields.calculus import warp
 from vrnet.images.io import to_sitk
@@ -60,7 +62,7 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
     assert status == 0, err
     folder = files / "out"
     names = {f"transforms/frame_{k:02d}.nii.gz" for k in range(FRAMES)}
-    assert everything(folder).keys() == names | {"labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv"}
+    assert everything(folder).keys() == names | {*FILES_WITH_LABELS}
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["frames"], summary["reference"], summary["folding_strict_percent"]) == (FRAMES, 0, 0)
     assert summary["closure_mm"]["forward"] < 1
@@ -119,7 +121,7 @@ def test_slices_have_a_file_whose_areas_are_those_of_the_volumes(track, files):
         assert_allclose(found, [float(row[volume]) for row in tables["volumes"]], atol=1e-3)
     assert all(row["green_radial_percent"] for row in rows)
     assert float(rows[2]["green_radial_percent"]) > 1
-    assert track()[0] == 0
+    assert track("--labels", "none")[0] == 0
     assert not (files / "out" / "slices.csv").exists(), "it is of a run that had labels"
 
 
@@ -215,3 +217,65 @@ def test_register_says_which_command_takes_a_cine(vrnet, files):
     status, _, err = vrnet("register", files / "cine.nii.gz", files / "labels.nii.gz", "--out", files / "out")
     assert status == 2
     assert "vrnet track" in err
+
+
+def test_a_tracking_is_measured_anew_without_tracking(vrnet, track, files, beat):
+    """Labels given afterwards tell what they would have told at once, to the last digit; transforms are not touched."""
+    assert track()[0] in (0, 3)
+    folder, labels = files / "out", files / "labels.nii.gz"
+    before = everything(folder)
+    status, out, err = vrnet("measure", folder, "--labels", labels)
+    assert status in (0, 3), err
+    assert f"Wrote {', '.join(FILES_WITH_LABELS)}, summary.json" in out
+    later = everything(folder)
+    assert all(later[name] == before[name] for name in before if name.startswith("transforms"))
+    track("--labels", labels)
+    assert everything(folder) == later
+    summaries = json.loads((folder / "summary.json").read_text())
+    assert summaries["source"] == {
+        "cine": str(files / "cine.nii.gz"), "labels": str(labels), "frame": 0, "label_names": None
+    }  # fmt: skip
+
+
+def test_labels_corrected_in_any_frame_are_kept_there_and_reach_the_others(vrnet, track, files, beat):
+    track("--labels", files / "labels.nii.gz")
+    folder = files / "out"
+    frames = nibabel.load(folder / "labels.nii.gz")
+    corrected = np.asarray(frames.dataobj)[..., 2].copy()
+    corrected[..., 1] = np.where(corrected[..., 1] == 1, 0, corrected[..., 1])  # no RV in one slice
+    nibabel.save(nibabel.Nifti1Image(corrected, frames.affine), files / "corrected.nii.gz")
+    status, _, err = vrnet("measure", folder, "--labels", files / "corrected.nii.gz", "--frame", 2)
+    assert status in (0, 3), err
+    again = np.asarray(nibabel.load(folder / "labels.nii.gz").dataobj)
+    assert_array_equal(again[..., 2], corrected)
+    assert not (again[:, :, 1] == 1).any()
+    before, after = (maps[:, :, 0] == 3 for maps in (np.asarray(frames.dataobj), again))
+    assert 2 * (before & after).sum() / (before.sum() + after.sum()) > 0.9
+
+
+def test_pages_are_added_later_and_a_cine_that_was_moved_is_asked_for(vrnet, track, files):
+    track("--labels", files / "labels.nii.gz")
+    folder = files / "out"
+    (files / "cine.nii.gz").rename(files / "moved.nii.gz")
+    status, _, err = vrnet("measure", folder, "--report")
+    assert (status, len(err.strip().splitlines())) == (2, 1)
+    assert "--cine" in err
+    assert vrnet("measure", folder, "--report", "--cine", files / "moved.nii.gz")[0] in (0, 3)
+    assert (folder / "report.html").exists()
+    assert (folder / "strain.csv").exists()
+    assert vrnet("measure", files)[0] == 2
+
+
+def test_a_study_is_listed_without_tracking_and_its_stack_is_tracked(vrnet, tmp_path, beat):
+    study, cine = tmp_path / "study", (200 * beat.frames.numpy()).clip(0).astype(np.uint16)
+    write_slices(study / "a", cine, GRID, "1.2.7", x00200011="7", x0008103e="cine_sa")
+    write_slices(study / "b", cine[:1], GRID, "1.2.8", x00200011="8", x0008103e="psir")
+    status, out, err = vrnet("track", study, "--out", tmp_path / "out", "--dry-run")
+    assert status == 0, err
+    assert "series 7 (cine_sa), 2 slices x 5 frames of 48 x 44 pixels: taken" in out
+    assert "series 8 (psir), 2 slices x 1 frame of 48 x 44 pixels: left, one image of each place, no cine" in out
+    assert not (tmp_path / "out").exists()
+    status, out, err = vrnet("track", study, "--out", tmp_path / "out", "--method", "TV-L1", "--labels", "none")
+    assert status == 0, err
+    assert "Series 8 (psir)" in out
+    assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["study"]) == 2

@@ -8,16 +8,16 @@ from vrnet import Cine, Grid, Image
 from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.wall import HeartLabels
 
+CLOSED = {"forward": 0.1, "backward": 0.1}
 
-def exact_result(beat, grid=None, closing=0.1):
+
+def exact_result(beat, grid=None):
     """The true motion of a beat, with the labels of its first frame; slices were tracked one by one."""
-    grid, n = grid or Grid.plain(tuple(beat.labels.shape), beat.spacing), len(beat.frames)
+    grid = grid or Grid.plain(tuple(beat.labels.shape), beat.spacing)
     cine, fields = Cine(beat.frames.numpy(), grid, beat.times_ms, "a/heart.nii.gz"), beat.fields.numpy()
-    axis, drift = (2 if beat.labels.dim() == 3 else None), np.full_like(fields[:2], closing)
+    axis = 2 if beat.labels.dim() == 3 else None
     labels = Image(beat.labels.numpy(), grid)
-    return CineResult(
-        cine, 0, fields, drift, axis, "truth", repairs=(None,) * n, reference_labels=labels, heart=HeartLabels()
-    )
+    return CineResult(cine, 0, fields, CLOSED, axis, "truth", reference_labels=labels, heart=HeartLabels())
 
 
 def without_labels(result):

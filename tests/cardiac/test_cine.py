@@ -8,14 +8,14 @@ import pytest
 import SimpleITK as sitk
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tests.cardiac.cines import exact_result, with_labels_of, without_labels
+from tests.cardiac.cines import CLOSED, exact_result, with_labels_of, without_labels
 from tests.phantoms import cycle
 from vrnet import BadInput, Cine, CineResult, Grid, Image, InputWarning, Tracking, Transform, track
 from vrnet.app.track import result_table
 from vrnet.cardiac.labels import read_labels
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import read_label_names
-from vrnet.registration.arrays import Repair
+from vrnet.registration.cine import TrackedMotion
 from vrnet.report.cine import Film, headline, volume_table
 from vrnet.verdict.cine import verdict_as_json
 
@@ -39,15 +39,18 @@ def test_a_frame_comes_back_to_the_reference(beat, exact):
     assert Tracking is CineResult
 
 
-def test_closure_is_the_mean_length_in_mm_over_the_labels(exact):
+def test_closure_is_the_mean_length_in_mm_over_the_labels(beat, exact, monkeypatch):
+    drift = np.where(beat.labels.numpy() > 0, 0.1, 7.0) * np.ones((2, 3, 1, 1, 1))
+    found = TrackedMotion(exact.fields, drift, (None,) * len(exact.fields))
+    monkeypatch.setattr("vrnet.cardiac.cine.track_motion", lambda *given: found)
+    result = track(exact.cine, "TV-L1", labels=exact.reference_labels)
     length = 0.1 * np.linalg.norm(GRID.spacing)
-    assert_allclose([*exact.closure_mm.values()], [length, length], rtol=1e-6)
+    assert_allclose([*result.closure_mm.values()], [length, length], rtol=1e-6)
 
 
 @pytest.mark.release
 def test_frames_whose_folds_were_repaired_are_told(exact):
-    repair = Repair(1.0, 2.5, 0.1, 0.2, 0.3, 0.4, (0, 0, 0))
-    mended = replace(exact, repairs=(None, repair, None, replace(repair, changed_percent=4.0), None))
+    mended = replace(exact, repaired={1: 2.5, 3: 4.0})
     (note,) = mended.notes()
     assert "in 2 of 5 frames" in note
     assert "frame 4, 4 %" in note  # as people count
@@ -127,7 +130,7 @@ def test_strain_of_a_volume_is_measured_in_the_slices_that_a_page_shows():
     labels = np.select([np.hypot(x, y) < 8, np.hypot(x, y) < 14], [3, 2]).astype(np.uint8)
     cine, still = Cine(np.stack([labels, labels]).astype(np.float32), grid), np.zeros((2, 3, *shape))
     heart = HeartLabels(rv=None)
-    found = CineResult(cine, 0, still, still, None, "none", reference_labels=Image(labels, grid), heart=heart)
+    found = CineResult(cine, 0, still, CLOSED, None, "none", reference_labels=Image(labels, grid), heart=heart)
     assert sorted(found.strain.slices) == list(range(20))
 
 
@@ -171,10 +174,8 @@ def stack_across(axis, frames, bad=3, voxels=0.0):
     labels = np.moveaxis(beat.labels.numpy(), -1, axis)
     grid = Grid.plain(labels.shape, spacing)
     assert grid.across == axis
-    cine, closing = Cine(images, grid, beat.times_ms), np.zeros((2, *fields.shape[1:]))
-    return CineResult(
-        cine, 0, fields, closing, axis, "truth", reference_labels=Image(labels, grid), heart=HeartLabels()
-    )
+    cine = Cine(images, grid, beat.times_ms)
+    return CineResult(cine, 0, fields, CLOSED, axis, "truth", reference_labels=Image(labels, grid), heart=HeartLabels())
 
 
 def worst_of(result):

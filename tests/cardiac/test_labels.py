@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from tests.phantoms import cycle
 from vrnet import BadInput, Cine, Grid, Image, InputWarning
-from vrnet.cardiac.labels import interpret_labels, open_slices, read_labels
+from vrnet.cardiac.labels import interpret_labels, open_slices, read_labels, reconcile
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import read_label_names
 from vrnet.images.io import read_cine
@@ -148,3 +148,31 @@ def test_a_slice_saved_as_a_stack_of_one_is_the_label_map_of_a_cine_of_one_slice
     nibabel.save(nibabel.Nifti1Image(flat[..., None], affine), tmp_path / "labels.nii.gz")
     with pytest.raises(BadInput, match="not on the grid"):
         read_labels(tmp_path / "labels.nii.gz", cine, None, {})
+
+
+@pytest.mark.parametrize("across", [0, 2])
+def test_labels_reconciled_lie_half_way_between_both_outlines(across):
+    """Discs of other radii: their signed distances have the mean radius between them; a slice that one lacks stays."""
+    y, x = np.mgrid[:61, :61] - 30.0
+    radius = np.hypot(1.5 * x, 1.5 * y)
+
+    def heart(inner, outer):
+        rv = (np.hypot(1.5 * x, 1.5 * (y + 25)) < 6) * 1
+        return np.where(radius < inner, 3, np.where(radius < outer, 2, rv)).astype(np.uint8)
+
+    def stack(*slices):
+        return np.stack(slices, axis=across)[None]
+
+    own = HeartLabels(rv=7, wall=5, lv=9)
+    value = np.array([0, 7, 5, 9], np.uint8)
+    spacing = [1.5, 1.5, 1.5]
+    spacing[across] = 8.0
+    carried, seen = stack(heart(12, 24), heart(10, 20)), stack(heart(18, 30), np.zeros_like(heart(1, 2)))
+    found = reconcile(value[carried], seen, own, tuple(spacing), across)
+    between, left = np.moveaxis(found[0], across, 0)
+    for labels, expected in (((9,), 15.0), ((5, 9), 27.0)):
+        size = np.isin(between, labels).sum() * 1.5**2
+        assert np.sqrt(size / np.pi) == pytest.approx(expected, abs=0.75)  # half a pixel
+    assert_array_equal(left, value[heart(10, 20)])
+    assert (between == 7).any()
+    assert_array_equal(reconcile(value[carried], carried, own, tuple(spacing), across), value[carried])

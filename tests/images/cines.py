@@ -11,8 +11,9 @@ from vrnet.images.io import to_sitk
 STEP_MS = 31.5
 
 
-def write_slices(folder, cine, grid, series="1.2.3", folders=False, times=True, skip=(), numbers=True):
-    """One file per slice and frame, (t, x, y, z); `series` of a list: one per slice. Names say nothing of the order."""
+def write_slices(folder, cine, grid, series="1.2.3", folders=False, times=True, skip=(), numbers=True, **more):
+    """One file per slice and frame, (t, x, y, z); `series` of a list: one per slice. Names say nothing of the order.
+    `more` are further elements, as {"x0008103e": "cine_sa"}."""
     n, writer = len(cine), sitk.ImageFileWriter()
     writer.KeepOriginalImageUIDOn()
     orientation = "\\".join(f"{x:.10f}" for x in grid.axes[:, :2].T.ravel())
@@ -27,6 +28,7 @@ def write_slices(folder, cine, grid, series="1.2.3", folders=False, times=True, 
             tags |= {"0020|0032": position, "0020|0037": orientation, "0018|0050": "6.0"}
             tags |= {"0018|1060": f"{STEP_MS * t + 5:.2f}"} if times else {}
             tags |= {"0020|0013": str(number)} if numbers else {}
+            tags |= {f"{tag[1:5]}|{tag[5:]}": value for tag, value in more.items()}
             for tag, value in tags.items():
                 part.SetMetaData(tag, value)
             place = folder / f"slice{k}" if folders else folder

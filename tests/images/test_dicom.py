@@ -85,20 +85,7 @@ def test_one_slice_over_time_is_a_stack_of_one(tmp_path):
     assert_allclose(cine.times_ms, STEP_MS * np.arange(4) + 5)
 
 
-def two_sizes(folder):
-    write_slices(folder, CINE, STACK)
-    smaller = make_grid((11, 10, 3), STACK.spacing, STACK.origin, np.reshape(STACK.direction, (3, 3)))
-    return write_slices(folder / "other", CINE[:, 1:], smaller)
-
-
-def two_directions(folder):
-    write_slices(folder, CINE, STACK)
-    return write_slices(folder / "other", CINE, make_grid(STACK.shape, STACK.spacing, STACK.origin, np.eye(3)))
-
-
 BAD = {
-    "frames that differ in size": lambda folder: two_sizes(folder).parent,
-    "several directions": lambda folder: two_directions(folder).parent,
     "3 to 4 frames": lambda folder: write_slices(folder, CINE, STACK, skip=[(2, 1)]),
     "order is unknown": lambda folder: write_slices(folder, CINE, STACK, times=False, numbers=False),
     "unequal distances": lambda folder: write_slices(
@@ -107,7 +94,7 @@ BAD = {
         make_grid((12, 10, 6), STACK.spacing, STACK.origin, np.eye(3)),
         skip=[(t, 2) for t in range(4)],
     ),
-    "one frame only": lambda folder: write_slices(folder, CINE[:1], STACK),
+    "no images of one place over time": lambda folder: write_slices(folder, CINE[:1], STACK),
     "says of 7 where they lie": lambda folder: write_enhanced(folder.parent / "x.dcm", CINE, STACK, ORDER, frames=7),
 }
 
@@ -117,6 +104,84 @@ def test_what_is_no_cine_is_refused_in_one_line(tmp_path, said):
     with pytest.raises(BadInput, match=said) as raised:
         read_cine(BAD[said](tmp_path / "cine"))
     assert len(str(raised.value).splitlines()) == 1
+
+
+# Studies
+
+
+def add(folder, number, title, grid=STACK, cine=CINE, per_slice=False, **more):
+    """A series of its own in a folder of a study, its files named after nothing that tells what they are."""
+    uid = f"1.2.{number}"
+    uids = [f"{uid}.{k}" for k in range(grid.shape[2])] if per_slice else uid
+    tags = {"x00200011": str(number), "x0008103e": title, "x00080032": f"10{number:02d}00", **more}
+    return write_slices(folder / f"{(37 * number) % 101}", cine, grid, uids, **tags)
+
+
+def long_axes(folder):
+    for number, direction in ((21, np.eye(3)), (22, np.eye(3)[[1, 2, 0]].T), (23, np.eye(3)[[2, 0, 1]].T)):
+        add(
+            folder,
+            number,
+            f"cine_{number}ch",
+            make_grid((12, 10, 1), (1.3, 0.7, 6.0), (0.0, 0.0, 0.0), direction),
+            CINE[..., :1],
+        )
+
+
+def copies(folder):
+    for file in [*folder.rglob("*.dcm")]:
+        (file.parent / f"copy_of_{file.name}").write_bytes(file.read_bytes())
+
+
+SCOUT = make_grid((9, 8, 3), (2.0, 2.0, 9.0), (1.0, 2.0, 3.0), np.eye(3))
+OTHER = make_grid((11, 10, 2), STACK.spacing, (0.0, 0.0, 0.0), np.eye(3))
+AROUND = {
+    "scouts of another matrix": lambda f: add(f, 1, "scout", SCOUT, CINE[:1, :9, :8]),
+    "long axes": long_axes,
+    "late enhancement of the same slices": lambda f: add(f, 31, "psir", STACK, CINE[:1] + 1),
+    "flow, its map beside it": lambda f: add(f, 32, "flow_P", STACK, CINE, x00080008="ORIGINAL\\PRIMARY\\P\\ND"),
+    "copies of all files": copies,
+    "a stack of fewer slices of another size": lambda f: add(f, 33, "cine_rv", OTHER, CINE[:, 1:, :, :2]),
+    "fewer slices of other frames": lambda f: add(f, 34, "perfusion", at(0, 2), np.concatenate([CINE, CINE])[..., :2]),
+    "a report without an image": lambda f: (f / "SR000001").write_bytes(b"\0" * 128 + b"DICM" + b"\0" * 40),
+    "a text beside": lambda f: (f / "README.txt").write_text("of a hospital"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::vrnet.errors.InputWarning")
+@pytest.mark.parametrize("per_slice", [False, True])
+@pytest.mark.parametrize("around", [*AROUND, "everything"])
+def test_the_short_axis_stack_of_a_study_is_found_whatever_lies_beside_it(tmp_path, around, per_slice):
+    folder = tmp_path / "study"
+    add(folder, 7, "cine_sa", per_slice=per_slice)
+    for name, spoil in AROUND.items():
+        if around in (name, "everything"):
+            spoil(folder)
+    check_read(folder, STEP_MS * np.arange(4) + 5)
+    told = read_cine(folder).study
+    assert all(("taken" in line) == ("cine_sa" in line) for line in told)
+    assert len(told) >= (3 if per_slice else 1)
+
+
+def test_a_slice_that_was_taken_again_counts_and_the_earlier_one_is_told_of(tmp_path):
+    folder = tmp_path / "study"
+    worse = CINE.copy()
+    worse[..., 1] = 7 * np.arange(4)[:, None, None] + np.arange(120).reshape(12, 10)
+    add(folder, 7, "cine_sa", cine=worse, per_slice=True)
+    add(folder, 9, "cine_sa_again", at(1), CINE[..., 1:2])
+    check_read(folder, STEP_MS * np.arange(4) + 5)
+    assert any("left, taken again by series 9 (cine_sa_again)" in line for line in read_cine(folder).study)
+
+
+def test_of_cines_alike_one_is_chosen_by_its_series(tmp_path):
+    folder = tmp_path / "study"
+    long_axes(folder)
+    with pytest.raises(BadInput, match=r"several cines of 1 slice each.*--series"):
+        read_cine(folder)
+    assert read_cine(folder, "22CH").frames.shape == (4, 12, 10, 1)
+    assert read_cine(folder, "23").grid.axes[0, 0] == 0
+    with pytest.raises(BadInput, match=r"no images of one place over time .*cine_21ch"):
+        read_cine(folder, "24")
 
 
 def test_a_header_cut_off_anywhere_is_refused(tmp_path):

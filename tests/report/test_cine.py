@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image as Picture
 from PIL import ImageSequence
 
-from tests.cardiac.cines import exact_result, with_labels_of, without_labels
+from tests.cardiac.cines import CLOSED, exact_result, with_labels_of, without_labels
 from tests.phantoms import cycle
 from tests.report.conftest import SCRIPT
 from vrnet import Cine, CineResult, Grid, Image, InputWarning
@@ -73,8 +73,7 @@ def one_slice(result, k=1):
     """The same of slice k alone, without labels."""
     grid = Grid.plain(result.cine.grid.shape[:2], result.cine.grid.spacing[:2])
     cine = replace(result.cine, frames=result.cine.frames[..., k], grid=grid)
-    fields, closing = result.fields[:, :2, ..., k], result.closing[:, :2, ..., k]
-    return replace(without_labels(result), cine=cine, fields=fields, closing=closing, slice_axis=None)
+    return replace(without_labels(result), cine=cine, fields=result.fields[:, :2, ..., k], slice_axis=None)
 
 
 # What is shown: the part around the heart, oriented, and the points of tissue that all drawing is made of.
@@ -86,7 +85,7 @@ def film_of(frames, fields, grid, labels=None, heart=None):
     """What is shown of a cine that was tracked so."""
     given = None if labels is None else Image(labels, grid)
     return Film.of(
-        CineResult(Cine(frames, grid), 0, fields, fields, None, "truth", reference_labels=given, heart=heart)
+        CineResult(Cine(frames, grid), 0, fields, CLOSED, None, "truth", reference_labels=given, heart=heart)
     )
 
 
@@ -305,7 +304,7 @@ def test_a_page_of_ten_slices_and_thirty_frames_is_below_15_mb(tmp_path):
     shape = (160, 160, 10)
     frames = np.random.default_rng(0).uniform(0, 1, (30, *shape)).astype(np.float32)
     fields = np.zeros((30, 3, *shape), np.float32)
-    noise = CineResult(Cine(frames, Grid.plain(shape, (1.4, 1.4, 8.0))), 0, fields, fields[:2], 2, "none")
+    noise = CineResult(Cine(frames, Grid.plain(shape, (1.4, 1.4, 8.0))), 0, fields, CLOSED, 2, "none")
     write_page(Film.of(judged(noise)), tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 15e6
 

@@ -47,7 +47,7 @@ def tracking_of(beat, frames=None, fields=None, closing_mm=0.0):
     """A cine as if it had been tracked so: by the exact motion, unless another is given."""
     grid = Grid.plain(tuple(beat.labels.shape), beat.spacing)
     known = beat.fields.numpy() if fields is None else fields
-    closing = np.full((2, 2, *grid.shape), closing_mm / beat.spacing[0] / 2**0.5, np.float32)
+    closing = {"forward": closing_mm, "backward": closing_mm}
     cine = Cine(beat.frames.numpy() if frames is None else frames, grid, None)
     labels = Image(beat.labels.numpy(), grid, "labels")
     return CineResult(cine, 0, known, closing, None, "TV-L1", reference_labels=labels, heart=HeartLabels())

@@ -79,6 +79,7 @@ FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")
 MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
 ImageFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")]
 CineFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CINE")]
+LabelsFile = Annotated[str, tyro.conf.arg(metavar="FILE|auto|none")]
 LabelNamesText = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV|SET")]
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
 NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]

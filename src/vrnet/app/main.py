@@ -29,6 +29,7 @@ from vrnet.errors import BadInput, as_options, did_you_mean
 COMMANDS = {
     "register": "vrnet.app.register:Register",
     "track": "vrnet.app.track:Track",
+    "measure": "vrnet.app.track:Measure",
     "segment": "vrnet.app.track:Segment",
     "demo": "vrnet.app.register:Demo",
     "cohort": "vrnet.app.cohort:Cohort",

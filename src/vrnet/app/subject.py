@@ -14,7 +14,7 @@ from vrnet.app.console import cohort_progress, exit_if, method_title, print_line
 from vrnet.app.layouts import DESCRIBED, DESCRIPTION, IGNORE, IGNORED, NAMES, as_bids, name_pair, name_tracking
 from vrnet.app.pair_files import METRICS, notes_on, read_pair, register_files
 from vrnet.app.track import SUMMARY as TRACKING
-from vrnet.app.track import write_results
+from vrnet.app.track import Source, write_results
 from vrnet.cardiac.cine import track
 from vrnet.cardiac.labels import heart_of
 from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, check_kept, make_plan
@@ -127,7 +127,9 @@ class SubjectWork:
             label_names=dict(self.label_names) if self.label_names and "labels" in subject.files else None,
             device=self.options.device,
         )
-        write_results(result, folder, NOT_SHOWN)
+        names = ",".join(f"{label}={name}" for label, name in self.label_names) or None
+        source = Source.of(Path(subject.files["cine"]), subject.path("labels"), result.frame, names)
+        write_results(result, folder, NOT_SHOWN, source)
         if self.report:
             write_report(result, folder)
         write_thumbnail(folder / THUMBNAIL, shown_pair(result))

@@ -1,14 +1,15 @@
 """`vrnet track`, the motion of a beating heart from one frame of a cine to all others, and the files of results; `vrnet
 segment`, where the ventricles are in short-axis images."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from vrnet.app import arguments as args
-from vrnet.errors import Progress, counted, in_runs, numbered
+from vrnet.errors import BadInput, Progress, Stage, counted, in_runs, numbered, shape_text
 from vrnet.vocabulary import Channels, Slices
 
 if TYPE_CHECKING:
@@ -16,19 +17,23 @@ if TYPE_CHECKING:
 
     from vrnet.cardiac.cine import CineResult
 
-TRANSFORMS, LABELS, VOLUMES, STRAIN, SLICES, SUMMARY = (
-    "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv", "summary.json"
+TRANSFORMS, LABELS, VOLUMES, STRAIN, SLICES, SUMMARY, SEEN = (
+    "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv", "summary.json", "segmented.nii.gz"
 )  # fmt: skip
-LABELLED = LABELS, VOLUMES, STRAIN, SLICES
-"""What is written where labels are given."""
+LABELLED = LABELS, VOLUMES, STRAIN, SLICES, SEEN
+"""What is written where there are labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
-    Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; given labels, also labels.nii.gz, volumes.csv,
-    strain.csv and slices.csv. Results of an earlier run are replaced, other files never. See docs/cine.md.
+    CINE may be the folder of a DICOM study: of its series, the largest stack of parallel slices that were seen over
+    time is tracked.
+
+    Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; with labels, given or found by the network in
+    short-axis images, also labels.nii.gz, volumes.csv, strain.csv, slices.csv, and what the network finds in each
+    frame, segmented.nii.gz. Results of an earlier run are replaced, other files never. See docs/cine.md.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
@@ -37,12 +42,16 @@ class Track:
     """One whole cycle: NIfTI, MHA, NRRD or DICOM."""
     out: args.Folder
     """Folder for the results; made if it is not there."""
-    labels: args.OptionalFile = None
-    """Label map of the reference: 1 RV, 2 wall, 3 cavity."""
+    series: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
+    """Of a DICOM study, the series to take: a number, or a part of a description."""
+    dry_run: bool = False
+    """List the series of a study, and which would be taken; track nothing."""
+    labels: args.LabelsFile = "auto"
+    """Label map of the reference: 1 RV, 2 wall, 3 cavity. auto: found by the network; none: without labels."""
     report: bool = False
     """Write a page on which the heart beats, and pictures."""
-    frame: int = 0
-    """The reference, from 0: best end-diastole."""
+    frame: int | None = None
+    """The reference, from 0: best end-diastole. Without it 0, or where the network finds the labels, end-diastole."""
     label_names: args.LabelNamesText = None
     """What the labels are, if not as above; SET: acdc, ukbb."""
     method: args.Name = "default"
@@ -55,43 +64,203 @@ class Track:
     device_options: args.Group[args.DeviceOptions]
 
     def run(self) -> None:
-        from vrnet.app.console import exit_if, print_line, print_verdict, screen, stage_progress
+        from vrnet.app.console import print_line, stage_progress
         from vrnet.cardiac.cine import track
         from vrnet.devices import find_device
-        from vrnet.files import check_not_input, check_set, exists, own_files, replace_set
         from vrnet.images.io import read_cine
-        from vrnet.report import CINE_FILES, CURVES
 
-        if self.labels is None:
+        labels = None if self.labels in ("auto", "none") else Path(self.labels)
+        if labels is None:
             args.refuse_options(self, ("label_names",), "without labels of the reference: give --labels")
         find_device(self.device_options.device)  # which fails at once where there is none
         with stage_progress() as stage:
             stage("reading")
-            method, cine = self.method_options.spec(self.method).load(), read_cine(self.cine)
+            method, cine = self.method_options.spec(self.method).load(), read_cine(self.cine, self.series)
             transforms = [transform_name(k, len(cine)) for k in range(len(cine))]
-            drawn = [name for name in CINE_FILES if self.report and (self.labels or name != CURVES)]
-            names = [*transforms, *(LABELLED if self.labels else ()), SUMMARY, *drawn]
-            check_not_input((self.out / name for name in names), (self.cine, self.labels, self.method_options.weights))
-            check_set(self.out, names)
+            source = Source.of(self.cine, labels, self.frame or 0, self.label_names, self.series)
+            written = *transforms, *(LABELLED if self.labels != "none" else ())
+            source.check_apart(self.out, written, self.report, self.method_options.weights)
+            if self.dry_run:
+                print_line(*cine.study, f"{cine.name}: {len(cine)} frames of {shape_text(cine.grid.shape)} voxels.")
+                return
             result = track(
-                cine, method, labels=self.labels, frame=self.frame, slices=self.slices, label_names=self.label_names,
-                channels=self.channels, device=self.device_options.device, progress=stage("tracking"),
+                cine, method, labels=None if self.labels == "none" else self.labels, frame=self.frame,
+                slices=self.slices, label_names=self.label_names, channels=self.channels,
+                device=self.device_options.device, progress=stage("tracking"),
             )  # fmt: skip
-            stage("measuring")
-            verdict = result.metrics()["verdict"]  # what takes long is kept: not while files are written
-            stale = [name for name in own_files(self.out) if name.startswith(f"{TRANSFORMS}/frame_")]
-            with replace_set(self.out, (*names, *LABELLED, *CINE_FILES, *stale)) as staged:
-                write_results(result, staged, stage("writing"))
-                if self.report:
-                    from vrnet.report.cine import write_report
+            write(result, self.out, self.report, replace(source, frame=result.frame), stage)
+        tell(result, self.out, f"{counted(len(transforms), 'transform')}, ")
 
-                    write_report(result, staged, stage("drawing"))
-                others = [name for name in names if name not in transforms and exists(staged / name)]
-        screen.print(result_table(result))
-        print_line(*(f"Note: {note}" for note in result.notes()))
-        print_verdict(verdict)
-        print_line(f"Wrote {counted(len(transforms), 'transform')}, {', '.join(others)} in {self.out}.")
-        exit_if(verdict["level"] == "failed")
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """Measure a tracked cine again: with other labels, or to add the page. Nothing is tracked.
+
+    DIR is what `vrnet track` wrote. Its labels.nii.gz, volumes.csv, strain.csv, slices.csv and summary.json are written
+    anew, and with --report the page; transforms stay. Labels may be those of any frame: correct those of one frame of
+    labels.nii.gz, save them as a file of their own, and give its number.
+
+    Ends as `vrnet track` does.
+    """
+
+    tracked: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The folder of a tracked cine."""
+    labels: args.OptionalFile = None
+    """Label map of one frame: 1 RV, 2 wall, 3 cavity. Those of before, if none are given."""
+    frame: int | None = None
+    """The frame of the labels, from 0; the reference, if none is given."""
+    label_names: args.LabelNamesText = None
+    """What the labels are, if not as above; SET: acdc, ukbb."""
+    cine: args.OptionalFile = None
+    """Where the cine is now, if not where it was."""
+    report: bool = False
+    """Write a page on which the heart beats, and pictures."""
+
+    def run(self) -> None:
+        from vrnet.app.console import stage_progress
+
+        if self.labels is None:
+            args.refuse_options(self, ("frame", "label_names"), "without labels: give --labels")
+        with stage_progress() as stage:
+            stage("reading")
+            result, source = read_tracked(self.tracked, self.cine)
+            if self.labels is not None:
+                frame = result.frame if self.frame is None else self.frame
+                source = Source.of(Path(source.cine), self.labels, frame, self.label_names, source.series)
+            source.check_apart(self.tracked, LABELLED, self.report)
+            if source.labels is not None:
+                result = result.with_labels(source.labels, source.frame, label_names=source.label_names)
+            elif result.seen is not None and result.seen.level != "failed":
+                result = result.with_seen_labels()
+            write(result, self.tracked, self.report, source, stage, with_transforms=False)
+        tell(result, self.tracked)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files that results come from, as summary.json names them."""
+
+    cine: str
+    labels: str | None = None
+    frame: int = 0
+    """That of the labels."""
+    label_names: str | None = None
+    series: str | None = None
+
+    @classmethod
+    def of(
+        cls, cine: Path, labels: Path | None, frame: int, label_names: str | None, series: str | None = None
+    ) -> "Source":
+        of_labels = None if labels is None else str(labels.absolute())
+        return cls(str(cine.absolute()), of_labels, frame, label_names, series)
+
+    def check_apart(self, folder: Path, written: Sequence[str], report: bool, weights: Path | None = None) -> None:
+        """BadInput where results would be written over what is read, or over files that no run has written."""
+        from vrnet.files import check_not_input, check_set
+        from vrnet.report import CINE_FILES
+
+        names = [*written, SUMMARY, *(CINE_FILES if report else ())]
+        inputs = Path(self.cine), None if self.labels is None else Path(self.labels), weights
+        check_not_input((folder / name for name in names), inputs)
+        check_set(folder, names)
+
+
+def write(
+    result: "CineResult", folder: Path, report: bool, source: Source, stage: Stage, with_transforms: bool = True
+) -> None:
+    """Write the files of a tracked cine, in place of those of an earlier run."""
+    from vrnet.files import own_files, replace_set
+    from vrnet.report import CINE_FILES
+
+    stage("measuring")
+    result.metrics()  # what takes long is kept: not while files are written
+    stale = [name for name in own_files(folder) if with_transforms and name.startswith(f"{TRANSFORMS}/frame_")]
+    with replace_set(folder, (*LABELLED, SUMMARY, *CINE_FILES, *stale)) as staged:
+        write_results(result, staged, stage("writing"), source, with_transforms)
+        if report:
+            from vrnet.report.cine import write_report
+
+            write_report(result, staged, stage("drawing"))
+
+
+def tell(result: "CineResult", folder: Path, transforms: str = "") -> None:
+    """Print what was measured, the verdict, and which files there are now; exit as the verdict says."""
+    from vrnet.app.console import exit_if, print_line, print_verdict, screen
+    from vrnet.files import exists
+    from vrnet.report import CINE_FILES
+    from vrnet.verdict.cine import verdict_as_json
+
+    screen.print(result_table(result))
+    print_line(*(f"Note: {note}" for note in result.notes()))
+    print_verdict(verdict_as_json(result))
+    others = [name for name in (*LABELLED, SUMMARY, *CINE_FILES) if exists(folder / name)]
+    print_line(f"Wrote {transforms}{', '.join(others)} in {folder}.")
+    exit_if(result.verdict.level == "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What `measure` reads of a summary.json; what folders of earlier versions do not have is at its default."""
+
+    reference: int
+    frames: int
+    method: str
+    weights: str | None
+    device: str
+    seconds: float
+    slice_by_slice: bool
+    closure_mm: dict[str, float | str]
+    turned_by: str | None = None
+    refined_by: str | None = None
+    channels: str = "none"
+    frames_with_repaired_folds: tuple[int, ...] = ()
+    percent_of_voxels_repaired: tuple[float, ...] = ()
+    source: Source | None = None
+    segmentation: dict[str, Any] | None = None
+
+
+def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Source]":
+    """What `vrnet track` wrote in a folder, without labels, and the files that it came from."""
+    import msgspec
+    import numpy as np
+
+    from vrnet.cardiac.anatomy import Segmentation
+    from vrnet.cardiac.cine import CineResult
+    from vrnet.files import exists, read_json
+    from vrnet.images.io import read_cine
+    from vrnet.images.transforms import Transform
+
+    if not exists(folder / SUMMARY):
+        raise BadInput(f"{folder} holds no {SUMMARY}: give the folder that `vrnet track` wrote")
+    try:
+        known = msgspec.convert(read_json(folder / SUMMARY), Summary)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{folder / SUMMARY} is not as `vrnet track` writes it ({error}): track again") from error
+    path = Path(known.source.cine) if moved_to is None and known.source else moved_to
+    if path is None or not exists(path):
+        was = f"{path} is gone" if path else f"{SUMMARY} does not name the cine"
+        raise BadInput(f"{was}: say where the cine is, by --cine")
+    cine = read_cine(path, known.source.series if known.source else None)
+    grid, fields = cine.grid, []
+    for k in range(len(cine)):
+        found = Transform.load(folder / transform_name(k, len(cine)))
+        if grid.shape[2:] == (1,):  # written twice: see `Transform.save`
+            found = Transform(found.displacement[..., :1], replace(found.grid, shape=grid.shape))
+        if not found.grid.matches(grid) or known.frames != len(cine):
+            raise BadInput(f"{path} is not the cine that {folder} was tracked from: its frames or its grid are others")
+        fields.append(found.in_voxels())
+    source = replace(known.source or Source(""), cine=str(path.absolute()))
+    result = CineResult(
+        cine, known.reference, np.stack(fields), {way: float(known.closure_mm[way]) for way in ("forward", "backward")},
+        grid.across if known.slice_by_slice else None, known.method, known.weights, known.device, known.seconds,
+        dict(zip(known.frames_with_repaired_folds, known.percent_of_voxels_repaired, strict=False)),
+        known.turned_by, known.refined_by, known.channels,
+    )  # fmt: skip
+    if (told := known.segmentation) is not None and exists(folder / SEEN):
+        labels, none = read_cine(folder / SEEN).frames.astype(np.uint8), np.full((len(cine), 1), np.nan)
+        seen = Segmentation(cine, labels, none, (), (), {}, told["level"], tuple(told["reasons"]), told["model"])
+        result = replace(result, seen=seen)
+    return result, source
 
 
 def result_table(result: "CineResult") -> "Table":
@@ -106,8 +275,11 @@ def result_table(result: "CineResult") -> "Table":
     table = numbers_table(f"{title}{helped}, {frames} frames{by_slice}", "value")
     if (found := result.volumes) is not None:
         without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
-        for name, fraction in found.ejection_fractions_percent.items():
-            table.add_row(f"Ejection fraction of the {name}, %", number(fraction) + (without if name == "LV" else ""))
+        for estimate, fractions in result.ejection_fractions_percent.items():
+            of = "" if estimate == "measured" else f", {estimate}"
+            for name, fraction in fractions.items():
+                open_there = without if name == "LV" and not of else ""
+                table.add_row(f"Ejection fraction of the {name}{of}, %", number(fraction) + open_there)
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
         if peak := result.strain and result.strain.peak(measure):
             place = f"{numbered('frame', [peak.frame])} of {frames}"
@@ -130,7 +302,9 @@ def transform_name(k: int, frames: int) -> str:
     return f"{TRANSFORMS}/frame_{k:0{max(2, len(str(frames - 1)))}d}.nii.gz"
 
 
-def write_results(result: "CineResult", folder: Path, progress: Progress) -> None:
+def write_results(
+    result: "CineResult", folder: Path, progress: Progress, source: Source, with_transforms: bool = True
+) -> None:
     """Write all results; the transforms first, which take longest."""
     from vrnet.cardiac.strain import MEASURES, TITLES
     from vrnet.cardiac.volumes import known_ml
@@ -138,11 +312,13 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
     from vrnet.images.io import write_frames
 
     n, grid, times = len(result.cine), result.cine.grid, result.cine.times_ms
-    for k, transform in enumerate(result.transforms):
+    for k, transform in enumerate(result.transforms if with_transforms else ()):
         transform.save(folder / transform_name(k, n))
         progress((k + 1) / (n + 1))
     if result.labels is not None:
         write_frames(result.labels, grid, times, folder / LABELS)
+    if result.seen is not None:
+        write_frames(result.seen.frames, grid, times, folder / SEEN)
     moments = [{"frame": t, "time_ms": times[t] if times else None} for t in range(n)]
     if (volumes := result.volumes) is not None:  # of a structure that is not labelled, cells are empty
         curves = {name: known_ml(getattr(volumes, name)).round(3) for name in ("lv_ml", "rv_ml", "wall_ml")}
@@ -174,7 +350,7 @@ def write_results(result: "CineResult", folder: Path, progress: Progress) -> Non
         ]
         definitions = (f"{name}: {definition}" for name, definition in columns.items())
         write_rows(rows, folder / SLICES, ["slice, frame: counted from 0", *definitions])
-    write_json(result.metrics(), folder / SUMMARY)
+    write_json(result.metrics() | {"source": vars(source)}, folder / SUMMARY)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,9 @@
 Transforms, labels of every frame, volumes, strain and the verdict are computed when they are first asked for, and kept.
 `app/track.py` writes them, `report/cine.py` draws them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -15,21 +16,21 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
-from vrnet.cardiac.labels import names_by_part, open_slices, read_labels
+from vrnet.cardiac.anatomy import Segmentation, segment
+from vrnet.cardiac.labels import names_by_part, open_slices, read_labels, reconcile
 from vrnet.cardiac.strain import NO_SEGMENTS, NO_STRAIN, Strain, strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes, muscle_in_cavity, slice_curves, volumes
 from vrnet.cardiac.wall import HeartLabels, anterior_direction
 from vrnet.data.labels import LabelNames, read_label_names
 from vrnet.errors import BadInput, Progress, numbered, warn_of_input
 from vrnet.evaluation.metrics import folding_strict_percent
-from vrnet.fields.folds import Repair
 from vrnet.images.image import Cine, Image
 from vrnet.images.io import CineLike, ImageLike, given_cine
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.provenance import versions
 from vrnet.registration.cine import motion_of, plan_tracking, propagate_labels, track_motion
-from vrnet.vocabulary import Channels, Slices
+from vrnet.vocabulary import Channels, DeviceChoice, Slices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,6 +43,8 @@ CLOSURE = (
     "registrations, before it is refined, finds for the reference itself after going once round the cycle; 0 if it "
     "does not drift"
 )
+SEGMENTING = 0.3
+"""The part of the time of `track` that the network takes to find the ventricles in all frames."""
 COUNTING = "numbers of frames and slices are counted from 0; sentences count from 1"
 
 
@@ -54,8 +57,8 @@ class CineResult:
     """The reference, to which the labels belong."""
     fields: Float[ndarray, "t d *s"]
     """In voxels: the point at x in the reference is at x + u(x) in frame t, u being fields[t]."""
-    closing: Float[ndarray, "2 d *s"]
-    """In voxels: what the forward and the backward chain find for the reference itself, once round the cycle."""
+    closure_mm: dict[str, float]
+    """How far each chain, forward and backward, is from where it began, once round the cycle: see CLOSURE."""
     slice_axis: int | None
     """The axis across which slices were registered one by one, if they were."""
     method: str
@@ -64,8 +67,8 @@ class CineResult:
     device: str = "cpu"
     seconds: float = 0.0
     """Of tracking, without what is measured afterwards."""
-    repairs: tuple[Repair | None, ...] = ()
-    """What was changed in each frame's field to free it of folds: None where nothing was."""
+    repaired: dict[int, float] = field(default_factory=dict)
+    """The frames whose fields were changed to free them of folds, and the percentage of voxels that was moved."""
     turned_by: str | None = None
     """The solver that found how slices turn, where a network found how they contract."""
     refined_by: str | None = None
@@ -77,9 +80,56 @@ class CineResult:
     """Which labels are the ventricles and the wall; None without labels."""
     label_names: LabelNames = field(default_factory=dict)
     """What labels are called, where that was given."""
+    given_labels: tuple[int, Image] | None = None
+    """The frame that labels were given of, and these; None where the network drew those of the reference."""
+    seen: Segmentation | None = None
+    """What the network finds in every frame."""
 
     def __repr__(self) -> str:
         return f"CineResult({self.method}, {self.cine}, {self.seconds:.2f} s)"
+
+    def with_labels(
+        self, labels: ImageLike, frame: int | None = None, heart: HeartLabels | None = None,
+        label_names: str | LabelNames | None = None,
+    ) -> "CineResult":  # fmt: skip
+        """The same motion, measured by these labels, of the reference or of another frame, which keeps them as they
+        are; all other frames get theirs from the reference, to which they are brought first."""
+        known = read_labels(labels, self.cine, heart, read_label_names(label_names) if label_names else {})
+        frame = self.frame if frame is None else check_frame(frame, self.cine)
+        given, back = known[0], known[0]
+        if frame != self.frame:
+            back = self.transforms[frame].apply_labels(given, smooth=True)
+        return replace(
+            self, reference_labels=replace(back, name=given.name), heart=known[1], label_names=known[2],
+            given_labels=(frame, given),
+        )  # fmt: skip
+
+    def with_seen_labels(self) -> "CineResult":
+        """The same motion, measured by what the network finds in the reference."""
+        assert self.seen is not None
+        labels = Image(self.seen.frames[self.frame], self.cine.grid, self.seen.model)
+        known = read_labels(labels, self.cine, None, {})
+        return replace(self, reference_labels=known[0], heart=known[1], label_names={}, given_labels=None)
+
+    @property
+    def outlines_by(self) -> str | None:
+        """Who drew the outlines of the reference; None without any."""
+        if self.reference_labels is None:
+            return None
+        return f"the network {self.seen.model}" if self.seen and self.given_labels is None else "the labels given"
+
+    @cached_property
+    def ejection_fractions_percent(self) -> dict[str, dict[str, float]]:
+        """{estimate: {ventricle: ejection fraction}}: of the labels of all frames (`measured`), of the reference's
+        labels carried by the motion alone, and of what the network finds in each frame by itself."""
+        if self.volumes is None or self.carried is None:
+            return {}
+        found = {"measured": self.volumes.ejection_fractions_percent}
+        if self.seen is not None:
+            of_motion = volumes(self.carried, self.cine.grid.spacing, self.frame, self.heart)
+            found |= {"by motion alone": of_motion.ejection_fractions_percent}
+            found |= {"by the network alone": self.seen.ejection_fractions_percent}
+        return found
 
     @cached_property
     def transforms(self) -> tuple[Transform, ...]:
@@ -105,10 +155,20 @@ class CineResult:
 
     @cached_property
     def labels(self) -> Integer[ndarray, "t *s"] | None:
-        """The label map of every frame, brought there from the reference."""
-        if self.reference_labels is None:
+        """The label map of every frame, brought there from the reference; where the network finds a heart in all of the
+        cine, half-way to what it finds in each frame."""
+        if self.carried is None or self.reference_labels is None or self.heart is None:
             return None
-        return propagate_labels(self.reference_labels.array, self.fields, self.slice_axis)
+        found, (frame, given) = self.carried, self.given_labels or (self.frame, self.reference_labels)
+        if self.seen is not None and self.seen.level == "good":
+            found = reconcile(found, self.seen.frames, self.heart, self.cine.grid.spacing, self.across)
+        return np.stack([given.array if k == frame else labels for k, labels in enumerate(found)])
+
+    @cached_property
+    def carried(self) -> Integer[ndarray, "t *s"] | None:
+        """The labels of the reference, brought to every frame by the motion alone."""
+        labels = self.reference_labels
+        return None if labels is None else propagate_labels(labels.array, self.fields, self.slice_axis)
 
     @cached_property
     def volumes(self) -> Volumes | None:
@@ -145,9 +205,9 @@ class CineResult:
     @cached_property
     def muscle_in_cavity(self) -> CavityMuscle | None:
         """How much more of the cavity looks like muscle than in the reference."""
-        if self.labels is None or self.heart is None:
+        if self.carried is None or self.heart is None:
             return None
-        return muscle_in_cavity(self.cine.frames, self.labels, self.heart, self.frame, self.across)
+        return muscle_in_cavity(self.cine.frames, self.carried, self.heart, self.frame, self.across)
 
     @cached_property
     def by_slice(self) -> SliceCurves | None:
@@ -167,23 +227,10 @@ class CineResult:
         return np.ones(self.cine.grid.shape, bool)
 
     @cached_property
-    def closure_mm(self) -> dict[str, float]:
-        """How far each chain is from where it began, once round the cycle: see CLOSURE."""
-        spacing = np.reshape(self.cine.grid.spacing, (-1, *[1] * len(self.cine.grid.shape)))
-        lengths = np.linalg.norm(self.closing * spacing, axis=1)
-        forward, backward = (float(length[self.labelled].mean()) for length in lengths)
-        return {"forward": forward, "backward": backward}
-
-    @cached_property
     def folding_strict_percent(self) -> float:
         """Voxels of all frames that are folded, by the strict count; of slices, within any slice."""
         motions = (motion_of(field, self.slice_axis) for field in self.fields)
         return float(np.mean([folding_strict_percent(torch.as_tensor(u)) for u in motions]))
-
-    @property
-    def repaired_frames(self) -> list[int]:
-        """The frames whose fields were changed to free them of folds."""
-        return [k for k, repair in enumerate(self.repairs) if repair is not None]
 
     @cached_property
     def evidence(self) -> "CineEvidence":
@@ -203,13 +250,19 @@ class CineResult:
     def notes(self) -> list[str]:
         """What a reader should know beside the verdict."""
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
+        found += [f"{line[0].upper()}{line[1:]}." for line in self.cine.study if ": left, " in line]
+        if self.seen is not None and self.given_labels is None:
+            if self.reference_labels is None:
+                found.append(f"Nothing was measured: {' '.join(self.seen.reasons)} Give --labels of the reference.")
+            else:
+                found.append(f"Outlines are by {self.outlines_by}, in the reference and in every other frame.")
+                found += self.seen.reasons
         if self.strain is not None and not self.strain.insertions:
             found.append(f"Segments are {NO_SEGMENTS}.")
-        changed = [(repair.changed_percent, k) for k, repair in enumerate(self.repairs) if repair is not None]
-        if changed:
-            percent, worst = max(changed)
+        if self.repaired:
+            worst, percent = max(self.repaired.items(), key=itemgetter(1))
             most = f"in the worst, {numbered('frame', [worst])}, {percent:.2g} % of the voxels were moved"
-            found.append(f"Folds were repaired in {len(changed)} of {len(self.cine)} frames: {most}.")
+            found.append(f"Folds were repaired in {len(self.repaired)} of {len(self.cine)} frames: {most}.")
         return found
 
     def metrics(self) -> dict[str, Any]:
@@ -218,7 +271,7 @@ class CineResult:
 
         cine = self.cine
         about: dict[str, Any] = {
-            "cine": cine.name, "doubt": cine.doubt or None, "counting": COUNTING,
+            "cine": cine.name, "study": cine.study, "doubt": cine.doubt or None, "counting": COUNTING,
             "frames": len(cine), "reference": self.frame,
             "shape": cine.grid.shape, "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms,
             "method": self.method, "weights": self.weights, "channels": self.channels,
@@ -226,15 +279,19 @@ class CineResult:
             "slice_by_slice": self.slice_axis is not None,
             "closure_mm": {"definition": CLOSURE, **self.closure_mm},
             "folding_strict_percent": self.folding_strict_percent,
-            "frames_with_repaired_folds": self.repaired_frames,
+            "frames_with_repaired_folds": [*self.repaired], "percent_of_voxels_repaired": [*self.repaired.values()],
             "verdict": verdict_as_json(self),
         }  # fmt: skip
         if self.reference_labels is not None and self.heart is not None:
             there = np.unique(self.reference_labels.array)
             by_part = {label: name for label, name in names_by_part(self.heart).items() if label in there}
             about["label_names"] = {str(label): name for label, name in (self.label_names or by_part).items()}
+        about["outlines_by"] = self.outlines_by
+        if self.seen is not None:
+            about["segmentation"] = {"model": self.seen.model, **self.seen.verdict()}
         if self.volumes is not None:
             about["volumes"] = self.volumes.as_json()
+            about["ejection_fractions_percent"] = self.ejection_fractions_percent
         if self.strain is not None:
             about["strain"] = self.strain.as_json()
         if self.no_strain is not None:
@@ -269,40 +326,65 @@ def track(
     cine: CineLike,
     method: str | Method = "default",
     *,
-    labels: ImageLike | None = None,
-    frame: int = 0,
+    labels: ImageLike | None = "auto",
+    frame: int | None = None,
     slices: Slices = "auto",
     channels: Channels = "auto",
     heart: HeartLabels | None = None,
     label_names: str | LabelNames | None = None,
-    device: str = "auto",
+    device: DeviceChoice = "auto",
     progress: Progress | None = None,
 ) -> CineResult:
-    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file,
-    or of a 4D image of SimpleITK or nibabel.
+    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file, or of
+    a 4D image of SimpleITK or nibabel.
 
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. Networks track at most 20 frames; a solver
     refines all of them. With `labels` of the reference, every frame gets labels, and there are volumes and strain.
-    Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its cavity; a lone value is the wall, but a lone 3 that
-    encloses little the cavity), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which names
-    other structures too. Where no method is named, the bundled model tracks stacks slice by slice, and Gaussian-LNCC
-    tracks volumes; `slices` and `channels` are as in `register_images`; a cine has no labels to match."""
+    "auto" lets the network in the box find the ventricles of a short-axis cine, with end-diastole for the reference
+    unless a `frame` is given; None measures nothing. Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its
+    cavity; a lone value is the wall, but a lone 3 that encloses little the cavity), unless `heart` says otherwise, or
+    `label_names`, such as "3=RV,2=Myo,1=LV", which names other structures too. Where no method is named, the bundled
+    model tracks stacks slice by slice, and Gaussian-LNCC tracks volumes; `slices` and `channels` are as in
+    `register_images`; a cine has no labels to match."""
     names = {} if label_names is None else read_label_names(label_names)
     if names and heart is not None:
         raise BadInput("labels are explained twice: give `heart` or `label_names`")
-    if labels is None and (names or heart is not None):
+    is_given = labels is not None and not (isinstance(labels, str) and labels == "auto")
+    if not is_given and (names or heart is not None):
         raise BadInput("names of labels are given, but not the labels: give `labels` too")
     whole = given_cine(cine)
-    if not 0 <= frame < len(whole):
-        raise BadInput(f"{whole.name} has frames 0 to {len(whole) - 1}: the reference `frame` cannot be {frame}")
-    known = () if labels is None else read_labels(labels, whole, heart, names)
-    plan, start = plan_tracking(whole, method, slices, device, channels), perf_counter()
-    fields, closing, repairs = track_motion(whole, plan, frame, progress)
+    check_frame(frame or 0, whole)
+    known = read_labels(labels, whole, heart, names) if is_given and labels is not None else ()
+    plan, tell = plan_tracking(whole, method, slices, device, channels), progress or (lambda part: None)
+    seen = segment(whole, device=device, progress=lambda part: tell(SEGMENTING * part)) if labels is not None else None
+    if frame is None:
+        frame = seen.end_diastole if seen is not None and not is_given else 0
+    start = perf_counter()
+    fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(SEGMENTING + (1 - SEGMENTING) * part))
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
     axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
-    return CineResult(
-        whole, frame, fields, closing, axis, str(plan.method), plan.method.weights, plan.device.type, seconds, repairs,
+    # As they come back from files, so that what is measured from these later is equal to the last digit.
+    fields = np.stack([Transform.from_voxels(u, whole.grid).rounded().in_voxels() for u in fields])
+    labelled = known[0].array != 0 if known else np.zeros(0, bool) if seen is None else seen.frames[frame] != 0
+    shown = labelled if labelled.any() else np.ones(whole.grid.shape, bool)
+    lengths = np.linalg.norm(closing * np.reshape(whole.grid.spacing, (-1, *[1] * len(whole.grid.shape))), axis=1)
+    of_labels: dict[str, Any] = {}
+    if known:
+        names_of_known = "reference_labels", "heart", "label_names", "given_labels"
+        of_labels = dict(zip(names_of_known, (*known, (frame, known[0])), strict=True))
+    result = CineResult(
+        whole, frame, fields, dict(zip(("forward", "backward"), lengths[:, shown].mean(1).tolist(), strict=True)),
+        axis, str(plan.method), plan.method.weights, plan.device.type, seconds,
+        {k: repair.changed_percent for k, repair in enumerate(repairs) if repair is not None},
         None if turning is None else str(turning), None if refinement is None else str(refinement),
-        plan.channels.kind, *known,
+        plan.channels.kind, **of_labels, seen=seen,
     )  # fmt: skip
+    return result if known or seen is None or seen.level == "failed" else result.with_seen_labels()
+
+
+def check_frame(frame: int, cine: Cine) -> int:
+    """The number of a frame; BadInput if the cine has no such frame."""
+    if not 0 <= frame < len(cine):
+        raise BadInput(f"{cine.name} has frames 0 to {len(cine) - 1}: `frame` cannot be {frame}")
+    return frame

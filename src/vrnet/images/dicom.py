@@ -1,11 +1,13 @@
 """DICOM by pydicom: a series as a volume; and a cine, as a file per slice and frame, or as files of many frames.
 
-Slices are put together by where they lie, and frames by when they were taken, whatever their series and file names."""
+Slices are put together by where they lie, and frames by when they were taken, whatever their series and file names. Of
+a study of many series, the cine is the largest stack of parallel slices that were seen over time."""
 
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +15,7 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
-from vrnet.errors import BadInput, some, warn_of_input
+from vrnet.errors import BadInput, counted, some, warn_of_input
 from vrnet.files import exists, unreadable
 from vrnet.images.formats import Voxels, check_picture, first_bytes, refuse_errors
 from vrnet.images.grid import Grid, checked_grid
@@ -32,7 +34,21 @@ OF_FRAMES = (
 )  # fmt: skip
 """What is to be known of each frame."""
 OF_FILES = ("Rows", "Columns", "NumberOfFrames", "SeriesInstanceUID", "SharedFunctionalGroupsSequence",
-            "PerFrameFunctionalGroupsSequence")  # fmt: skip
+            "PerFrameFunctionalGroupsSequence", "SOPInstanceUID", "SeriesNumber", "SeriesDescription", "ImageType",
+            "AcquisitionTime")  # fmt: skip
+PHASE_TYPES = {"P", "PHASE", "PHASE MAP", "VELOCITY", "VELOCITY MAP"}
+"""What ImageType says of maps of flow, which are no pictures of the heart."""
+
+
+class Series(NamedTuple):
+    """What a file says of its series."""
+
+    uid: str
+    number: int
+    title: str
+
+    def __str__(self) -> str:
+        return f"series {self.number}" + (f" ({self.title})" if self.title else "")
 
 
 class Frame(NamedTuple):
@@ -40,7 +56,9 @@ class Frame(NamedTuple):
 
     file: Path
     part: int  # which of the images of its file
-    series: str
+    series: Series
+    taken: str  # when the file was made, and which file that is, to tell a copy, or what was taken again
+    is_phase: bool
     size: tuple[int, int]
     position: tuple[float, ...]
     axes: tuple[float, ...]  # the directions of its rows and columns
@@ -68,7 +86,7 @@ def is_dicom(head: bytes) -> bool:
 def read_series(path: Path) -> Voxels:
     """The one series of a folder, or of a file, as a volume."""
     frames = list_frames(path, files_of(path) if path.is_dir() else [path])
-    series = len({frame.series for frame in frames})
+    series = len({frame.series.uid for frame in frames})
     if series != 1:
         count = f"{series} DICOM series" if series else "no DICOM series"
         raise BadInput(f"{path} holds {count}: name a folder with one, or an image file")
@@ -78,16 +96,94 @@ def read_series(path: Path) -> Voxels:
     return Voxels(read_planes(stack, path).transpose(2, 1, 0), grid)
 
 
-def read_cine_frames(path: Path) -> tuple[Shaped[ndarray, "t x y z"], Grid, tuple[float, ...] | None]:
-    """The frames of a cine in a multi-frame file or a folder, whose sub-folders may hold a slice each."""
+class Study(NamedTuple):
+    """The frames of the cine among those of many series, and what is said of each series: taken, or left and why."""
+
+    frames: list[Frame]
+    told: tuple[str, ...]
+
+
+def read_study(path: Path, wanted: str | None = None) -> Study:
+    """The cine of a multi-frame file, or of a folder and the folders in it; of the series that are wanted, by their
+    number or a part of their description."""
     files = [path]
     if path.is_dir():
-        files = [file for place in (path, *sorted(filter(Path.is_dir, path.iterdir()))) for file in files_of(place)]
+        folders = sorted(place for place in path.rglob("*") if place.is_dir())
+        files = [file for place in (path, *folders) for file in files_of(place)]
     if len(files) > MAX_FILES:
-        raise BadInput(f"{path} holds {len(files):,} files: name the folder of one cine")
+        raise BadInput(f"{path} holds {len(files):,} files: name the folder of one study")
     frames = list_frames(path, files)
     if not frames:
         raise BadInput(f"{path} holds no DICOM image that says where it lies: name the folder of a cine")
+    return choose_cine(frames, path, wanted)
+
+
+def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> Study:
+    """The largest stack of parallel slices that were seen over time, of the latest series that shows each place."""
+    parts: dict[Any, list[Frame]] = {}  # of a series, what has one size, direction and kind
+    for frame in {
+        frame._replace(file=path if frame.taken else frame.file): frame for frame in frames
+    }.values():  # no copies
+        kind = tuple(np.round(frame.axes, 2) + 0.0), tuple(np.round(frame.spacing, 3)), frame.size, frame.is_phase
+        parts.setdefault((frame.series, kind), []).append(frame)
+    left: dict[Any, str] = {}
+    for key, part in parts.items():
+        if wanted is not None and not is_wanted(key[0], wanted):
+            left[key] = "not asked for"
+        elif part[0].is_phase:
+            left[key] = "a map of flow"
+        elif len(part) < 2 * len(places_of(part)):
+            left[key] = "one image of each place, no cine"
+    groups: dict[Any, list[Any]] = {}
+    for key in sorted(parts.keys() - left.keys(), key=lambda key: (key[0].number, min(f.taken for f in parts[key]))):
+        count = max(map(len, places_of(parts[key])))
+        groups.setdefault((key[1], count), []).append(key)
+    stacks = []
+    for keys in groups.values():
+        kept: dict[float, Any] = {}  # {level: the last series that shows it}
+        for key in keys:
+            levels = [place[0].level for place in places_of(parts[key])]
+            again = [level for level in kept if min(abs(level - other) for other in levels) <= SAME_PLACE_MM]
+            for level in again:
+                left[kept.pop(level)] = f"taken again by {key[0]}"
+            kept |= dict.fromkeys(levels, key)
+        stacks.append((len(kept), {*kept.values()}))
+    stacks.sort(key=itemgetter(0), reverse=True)
+    names = ", ".join(sorted({str(key[0]) for key in parts}))
+    if not stacks:
+        raise BadInput(f"{path} holds no images of one place over time ({names}): name the folder of a cine")
+    if len(stacks) > 1 and stacks[1][0] == stacks[0][0]:
+        among = ", ".join(sorted(str(key[0]) for count, keys in stacks if count == stacks[0][0] for key in keys))
+        raise BadInput(f"{path} holds several cines of {counted(stacks[0][0], 'slice')} each, {among}: name the series "
+                       "of one, by its number or a part of its description (--series)")  # fmt: skip
+    told = []
+    for key in sorted(parts, key=lambda key: (key[0].number, key[1])):
+        places, reason = places_of(parts[key]), left.get(key, f"no part of a stack of {counted(stacks[0][0], 'slice')}")
+        shown = f"{counted(len(places), 'slice')} x {counted(max(map(len, places)), 'frame')}"
+        size = " x ".join(map(str, key[1][2]))
+        told.append(f"{key[0]}, {shown} of {size} pixels: {'taken' if key in stacks[0][1] else f'left, {reason}'}")
+    return Study([frame for key in parts if key in stacks[0][1] for frame in parts[key]], tuple(told))
+
+
+def is_wanted(series: Series, wanted: str) -> bool:
+    return wanted in (str(series.number), series.uid) or wanted.casefold() in series.title.casefold()
+
+
+def places_of(frames: list[Frame]) -> list[list[Frame]]:
+    """Those of one place together, from the first along the normal on."""
+    ordered = sorted(frames, key=lambda frame: frame.level)
+    places = [[ordered[0]]]
+    for before, frame in pairwise(ordered):
+        if frame.level - before.level > SAME_PLACE_MM:
+            places.append([])
+        places[-1].append(frame)
+    return places
+
+
+def read_cine_frames(
+    frames: list[Frame], path: Path
+) -> tuple[Shaped[ndarray, "t x y z"], Grid, tuple[float, ...] | None]:
+    """The pixels of a cine, where they lie, and when they were taken."""
     check_alike(frames, path)
     stacks = stacks_of(frames, path)
     grid = grid_of_stack(stacks[0], path)
@@ -132,7 +228,11 @@ def frames_of_file(file: Path, is_lone: bool) -> list[Frame]:
         raise unreadable(file, "its header is stored in a rare way; save it as explicit, little endian")
     with refuse_errors(file), warnings.catch_warnings(action="ignore"):
         head = pydicom.dcmread(file, stop_before_pixels=True, force=True, specific_tags=[*OF_FRAMES, *OF_FILES])
-        size, series = (int(head.Columns), int(head.Rows)), str(head.get("SeriesInstanceUID", ""))
+        size, named = (int(head.Columns), int(head.Rows)), str(head.get("SeriesNumber") or 0)
+        title = "".join(c for c in str(head.get("SeriesDescription", "")) if c.isprintable())[:64].strip()
+        series = Series(str(head.get("SeriesInstanceUID", "")), int(named) if named.isdecimal() else 0, title)
+        taken = f"{head.get('AcquisitionTime', '')} {head.get('SOPInstanceUID', '')}".strip()
+        is_phase = not PHASE_TYPES.isdisjoint(map(str.upper, map(str, np.atleast_1d(head.get("ImageType", "")))))
         count, of_each = int(head.get("NumberOfFrames") or 1), head.get("PerFrameFunctionalGroupsSequence")
         shared = values_in(chain(head, *(item.iterall() for item in head.get("SharedFunctionalGroupsSequence") or ())))
         values = [shared | values_in(item.iterall()) for item in of_each] if of_each else [shared] * count
@@ -150,7 +250,7 @@ def frames_of_file(file: Path, is_lone: bool) -> list[Frame]:
             slope, intercept = first_number(said, "RescaleSlope"), first_number(said, "RescaleIntercept")
             scale = 1.0 if slope is None else slope, intercept or 0.0
             place = position, axes, spacing, thickness or 1.0
-            frames.append(Frame(file, part, series, size, *place, time, number, scale))
+            frames.append(Frame(file, part, series, taken, is_phase, size, *place, time, number, scale))
     return frames
 
 
@@ -185,12 +285,7 @@ def check_alike(frames: list[Frame], path: Path) -> None:
 
 def stacks_of(frames: list[Frame], path: Path) -> list[list[Frame]]:
     """The slices of each frame, in the order of time; of a frame, from the first place along the normal on."""
-    ordered = sorted(frames, key=lambda frame: frame.level)
-    places = [[ordered[0]]]
-    for before, frame in pairwise(ordered):
-        if frame.level - before.level > SAME_PLACE_MM:
-            places.append([])
-        places[-1].append(frame)
+    places = places_of(frames)
     counts = [len(place) for place in places]
     if min(counts) < max(counts):
         said = f"{min(counts)} to {max(counts)} frames"

@@ -230,6 +230,8 @@ class Cine:
     """What messages call the cine: the file or folder it came from."""
     doubt: str = ""
     """Why it may be no cine, where its file leaves that open."""
+    study: tuple[str, ...] = ()
+    """Of DICOM, what was taken of each series, or why it was left."""
 
     def __post_init__(self) -> None:
         shape, own = self.frames.shape, self.grid.shape

@@ -17,7 +17,7 @@ from torch import Tensor
 from vrnet.errors import BadInput, shown, type_name, warn_of_input
 from vrnet.files import atomic_write, check_file, check_written, exists, read_lines, unreadable, write_table
 from vrnet.images import formats
-from vrnet.images.dicom import is_dicom, read_cine_frames, read_series
+from vrnet.images.dicom import is_dicom, read_cine_frames, read_series, read_study
 from vrnet.images.formats import Voxels, first_bytes, refuse_errors
 from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid
 from vrnet.images.image import Cine, Image, checked_numbers, frame_step, grid_of, grid_of_nibabel, to_sitk
@@ -125,13 +125,17 @@ MAX_CHANGE = 0.45
 where they were cut to the heart; from slice to slice of brains and hippocampi 0.57 at least."""
 
 
-def read_cine(path: str | PathLike[str]) -> Cine:
-    """A cine from a file, or from a folder of DICOM with all slices and frames of it."""
+def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
+    """A cine from a file, or from a folder of DICOM: of a study, the stack of slices that were seen over time. `series`
+    chooses among many, by a number or a part of a description."""
     path = Path(path)
     check_name(path)
     if path.is_dir() or is_dicom(first_bytes(path)):
         with refuse_errors(path):
-            return Cine(*read_cine_frames(path), str(path))
+            study = read_study(path, series)
+            return Cine(*read_cine_frames(study.frames, path), str(path), study=study.told)
+    if series is not None:
+        raise BadInput(f"{path} is no DICOM study, and has no series to choose from: leave `series` out")
     voxels = read_voxels(path)
     if voxels.is_sequence:  # as 3D Slicer saves it, which leaves no doubt
         return Cine(voxels.array, voxels.grid, None, str(path))

@@ -332,17 +332,20 @@ class Transform:
 
         return transform_card(self)
 
+    def rounded(self) -> "Transform":
+        """The transform as files have it: in steps of 1/8192 mm, and never of more than 1/4096 of a voxel."""
+        per_mm = STEPS_PER_MM * 2.0 ** max(0, ceil(-1 - log2(min(self.grid.spacing))))
+        with np.errstate(over="ignore"):
+            return Transform(np.round(self.displacement.astype(np.float64) * per_mm) / per_mm, self.grid)
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
 
-        Displacements are rounded to 1/8192 mm, and never to more than 1/4096 of a voxel, which makes files smaller."""
+        Displacements are `rounded`, which makes files smaller."""
         path = Path(path)
         check_file(path, TRANSFORM_SUFFIXES)
-        per_mm = STEPS_PER_MM * 2.0 ** max(0, ceil(-1 - log2(min(self.grid.spacing))))
-        with np.errstate(over="ignore"):
-            steps = np.round(self.displacement.astype(np.float64) * per_mm)
-        check_numbers(steps, path)
-        rounded, grid = steps / per_mm, self.grid
+        rounded, grid = self.rounded().displacement, self.grid
+        check_numbers(rounded, path)
         if path.suffix in ITK_SUFFIXES:
             write_itk(Transform(rounded, grid).itk, path)
             return

@@ -196,7 +196,7 @@ def look_at(film: Film) -> dict[str, Any] | None:
 
 def what_was_run(result: CineResult) -> dict[str, str]:
     """What was run and by which code: {heading: text}."""
-    cine, grid, repaired = result.cine, result.cine.grid, [k + 1 for k in result.repaired_frames]
+    cine, grid, repaired = result.cine, result.cine.grid, [k + 1 for k in result.repaired]
     size, spacing = " x ".join(map(str, grid.shape)), " x ".join(f"{h:.4g}" for h in grid.spacing)
     slices = "each by itself" if result.slice_axis is not None else "together"
     about = {
