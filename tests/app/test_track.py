@@ -233,7 +233,7 @@ def test_a_tracking_is_measured_anew_without_tracking(vrnet, track, files, beat)
     assert everything(folder) == later
     summaries = json.loads((folder / "summary.json").read_text())
     assert summaries["source"] == {
-        "cine": str(files / "cine.nii.gz"), "labels": str(labels), "frame": 0, "label_names": None
+        "cine": str(files / "cine.nii.gz"), "labels": str(labels), "frame": 0, "label_names": None, "series": None
     }  # fmt: skip
 
 
