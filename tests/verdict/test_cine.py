@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.phantoms import cycle
+from vrnet.cardiac.anatomy import Segmentation
 from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import strain
 from vrnet.cardiac.volumes import SliceCurves
@@ -33,7 +34,7 @@ from vrnet.verdict.evidence import evidence_of as evidence_of_pair
 
 MEASURES = (
     "unevenness", "wall_change", "muscle_in_cavity", "shortening", "thickening", "lengthening", "area_change",
-    "unmatched", "stillness",
+    "unmatched", "stillness", "estimates",
 )  # fmt: skip
 STACK = Run("short-axis-cine", dimension=2, is_stack=True)
 
@@ -61,6 +62,30 @@ def exact(beat):
 def test_the_exact_motion_is_good(exact):
     verdict = exact.verdict
     assert (verdict.level, verdict.reasons, verdict.try_) == ("good", (), ())
+
+
+def seen_as(result, frames, level="good", reasons=()):
+    """The same, of which the network finds these labels."""
+    unknown = np.full((len(frames), 1), np.nan)
+    return replace(result, seen=Segmentation(result.cine, frames, unknown, (), (), {}, level, reasons, "network"))
+
+
+def test_ejection_fractions_far_apart_are_worth_a_look(exact):
+    """By the motion, and by what the network finds in each frame; agreeing ones are not."""
+    assert seen_as(exact, exact.carried).verdict.level == "good"
+    still = np.broadcast_to(exact.carried[0], exact.carried.shape)
+    verdict = seen_as(exact, still).verdict
+    assert verdict.level == "look"
+    assert "by the network alone differ by" in " ".join(verdict.reasons)
+
+
+def test_a_network_that_is_unsure_makes_no_good_tracking_of_its_own_outlines(exact):
+    own = seen_as(exact, exact.carried, "look", ("The network is not sure.",))
+    assert own.verdict.level == "look"
+    assert own.verdict.reasons == ("The network is not sure.",)
+    given = replace(own, given_labels=(0, own.reference_labels))
+    assert given.verdict.level == "good"
+    assert "are not checked" in " ".join(replace(exact, reference_labels=None, heart=None).notes())
 
 
 def evidence_of(found):

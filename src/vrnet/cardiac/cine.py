@@ -243,9 +243,14 @@ class CineResult:
         """What the tracking is worth: good, look or failed, why, and what to try."""
         from vrnet.verdict.advice import Run
         from vrnet.verdict.cine import judge_cine
+        from vrnet.verdict.rules import Level
 
         dimension = len(self.cine.grid.shape) - (self.slice_axis is not None)
-        return judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))
+        found = judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))
+        if self.seen is None or self.given_labels is not None or self.seen.level != "look":
+            return found
+        level: Level = "failed" if found.level == "failed" else "look"
+        return replace(found, level=level, reasons=found.reasons + self.seen.reasons)
 
     def notes(self) -> list[str]:
         """What a reader should know beside the verdict."""
@@ -255,8 +260,9 @@ class CineResult:
             if self.reference_labels is None:
                 found.append(f"Nothing was measured: {' '.join(self.seen.reasons)} Give --labels of the reference.")
             else:
-                found.append(f"Outlines are by {self.outlines_by}, in the reference and in every other frame.")
-                found += self.seen.reasons
+                found.append(f"Outlines are by {self.outlines_by}.")
+        if self.reference_labels is None:
+            found.append("Without labels the wall, the cavity and the strain are not checked.")
         if self.strain is not None and not self.strain.insertions:
             found.append(f"Segments are {NO_SEGMENTS}.")
         if self.repaired:
@@ -280,7 +286,7 @@ class CineResult:
             "closure_mm": {"definition": CLOSURE, **self.closure_mm},
             "folding_strict_percent": self.folding_strict_percent,
             "frames_with_repaired_folds": [*self.repaired], "percent_of_voxels_repaired": [*self.repaired.values()],
-            "verdict": verdict_as_json(self),
+            "verdict": verdict_as_json(self), "notes": self.notes(),
         }  # fmt: skip
         if self.reference_labels is not None and self.heart is not None:
             there = np.unique(self.reference_labels.array)

@@ -30,7 +30,7 @@ from vrnet.report.drawing import GRID, STRAIN_MAP, WINDOW_PERCENTILES, Picture, 
 from vrnet.report.figures import card, save
 from vrnet.report.page import span_with_margin
 from vrnet.report.pair import View, average_blocks, choose_slices, edge_letters, turn_array, viewing_order
-from vrnet.verdict.cine import verdict_as_json, where_to_look
+from vrnet.verdict.cine import smallest_cavity, verdict_as_json, where_to_look
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
 # What is shown of a tracked cine, oriented as radiologists view it and cut to the part around the heart.
@@ -167,14 +167,6 @@ def volume_table(volumes: Volumes) -> dict[str, Any]:
         notes.append(f"{text[0].upper()}{text[1:]}.")
     columns = ("largest", "smallest", "ejection fraction")
     return {"title": "Volumes", "columns": columns, "rows": rows, "notes": notes}
-
-
-def smallest_cavity(result: CineResult) -> int | None:
-    """The frame at which the LV is smallest; None if some frame shows none, or if that is the reference."""
-    if result.volumes is None or not result.volumes.lv_ml.all():
-        return None
-    smallest = int(result.volumes.lv_ml.argmin())
-    return None if smallest == result.frame else smallest
 
 
 def look_at(film: Film) -> dict[str, Any] | None:

@@ -70,6 +70,9 @@ def cine_evidence(result: CineResult) -> CineEvidence:
             unmatched[:, k] = unmatched_by_slice(fixed.array, moving.array, warped.array, grid.spacing, axis)
     motion = result.fields, result.labelled.astype(float)
     whole = extremes_of_whole(result.volumes, result.strain, result.muscle_in_cavity)
+    alone = [found.get("LV", np.nan) for name, found in result.ejection_fractions_percent.items() if "alone" in name]
+    if alone and np.isfinite(alone).all():
+        whole["estimates"] = Extreme(float(np.ptp(alone)) / 100, smallest_cavity(result))
     return CineEvidence(
         tuple(frames),
         max(result.closure_mm.values()),
@@ -78,9 +81,19 @@ def cine_evidence(result: CineResult) -> CineEvidence:
     )
 
 
-def extremes_of_whole(volumes: Volumes | None, strain: Strain | None, muscle: CavityMuscle | None) -> Extremes:
+def smallest_cavity(result: CineResult) -> int | None:
+    """The frame at which the LV is smallest; None if some frame shows none, or if that is the reference."""
+    if result.volumes is None or not result.volumes.lv_ml.all():
+        return None
+    smallest = int(result.volumes.lv_ml.argmin())
+    return None if smallest == result.frame else smallest
+
+
+def extremes_of_whole(
+    volumes: Volumes | None, strain: Strain | None, muscle: CavityMuscle | None
+) -> dict[str, Extreme]:
     """Those of all slices together that labels tell."""
-    found = {}
+    found: dict[str, Extreme] = {}
     if volumes is not None:
         found["wall_change"] = largest(change(volumes.wall_ml, volumes.reference))
     if muscle is not None:
@@ -290,6 +303,9 @@ FINDINGS = (
     CineRule("lengthening", lambda e: [e.whole.get("lengthening", NOTHING)], (0.35, inf),
              "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly "
              "stretched beyond end-diastole.", (advice.FROM_DIASTOLE, advice.other_tracker, advice.stiffer)),
+    CineRule("estimates", lambda e: [e.whole.get("estimates", NOTHING)], (0.1, inf),
+             "The ejection fraction by the motion alone and that by the network alone differ by {value}: look at the "
+             "outlines of {frames}.", (advice.REFERENCE_LABELS, advice.other_tracker)),
     CineRule("area of a part", lambda e: [e.whole.get("area_change", NOTHING)], (1.0, inf),
              "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and "
              "little moves through a slice.", (advice.outer_slices, advice.other_tracker, advice.stiffer)),
