@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from vrnet.training.channels import Segmenters
     from vrnet.training.run import Row
 
-    Preset = str
-else:
-    Preset = Literal[("auto", *PRESETS)]
-
+Preset: TypeAlias = Literal[("auto", *PRESETS)]  # type: ignore[valid-type]
 METAVARS = {int: "INT", float: "FLOAT", str: "NAME"}
 
 
