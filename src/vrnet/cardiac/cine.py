@@ -156,7 +156,7 @@ class CineResult:
     @cached_property
     def labels(self) -> Integer[ndarray, "t *s"] | None:
         """The label map of every frame, brought there from the reference; where the network finds a heart in all of the
-        cine, half-way to what it finds in each frame."""
+        cine, towards what it finds in each frame."""
         if self.carried is None or self.reference_labels is None or self.heart is None:
             return None
         found, (frame, given) = self.carried, self.given_labels or (self.frame, self.reference_labels)

@@ -95,7 +95,7 @@ def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
     return tuple(found)
 
 
-OF_MOTION = 0.5
+OF_MOTION = 0.35
 """How much labels that motion carries count beside those that the network finds in a frame: chosen on validation
 patients of ACDC, by Dice and the ejection fraction at end-systole."""
 
