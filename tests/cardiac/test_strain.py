@@ -1,5 +1,6 @@
 """Strain of motions whose strain is known, in every order of axes; of phantoms, whose strain is exact."""
 
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.interpolate import CubicSpline, RectBivariateSpline
 
 from tests.cardiac.hearts import MYO, SPACING, contracted_towards, moved_by, phantom_stack, ring, stack, turned
 from tests.phantoms import cycle
-from vrnet.cardiac.strain import MEASURES, green_strain, moved_contours, strain, strain_map, wall_voxels
+from vrnet.cardiac.strain import MEASURES, Strain, green_strain, moved_contours, strain, strain_map, wall_voxels
 from vrnet.cardiac.wall import Insertions, LeftOut, anterior_direction, find_rings
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
@@ -296,3 +297,44 @@ def test_its_mean_is_the_global_strain(rings_and_a_disc):
     inside[tuple(found.index)] = True
     assert (inside == (rings_and_a_disc == 2) * [True, True, False]).all()
     assert strain_map(u, np.minimum(rings_and_a_disc, 1), EDGES) is None
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1)])
+def test_twist_is_the_known_turn_of_the_apex_against_the_base_however_axes_run(order):
+    """Slices that turn as wholes, by 2 degrees each: positive where the apex turns counterclockwise, seen from there."""
+    n, slices, spacing = 48, 5, (1.5, 1.5, 8.0)
+    x, y = np.mgrid[:n, :n] * 1.5 - 35.0
+    labels = np.zeros((n, n, slices), np.uint8)
+    fields = np.zeros((3, 3, n, n, slices))
+    for k in range(slices):  # the apex, where rings are smaller, has the highest number
+        radius = np.hypot(x, y)
+        labels[..., k] = np.where(radius < 14 - k, 3, np.where(radius < 24 - k, 2, 0))
+        for t in range(3):
+            turn = t * np.radians(2.0 * k)
+            c, s = np.cos(turn), np.sin(turn)
+            fields[t, 0, ..., k] = (c * x - s * y - x) / 1.5
+            fields[t, 1, ..., k] = (s * x + c * y - y) / 1.5
+    back = np.argsort(order)
+    parts = [fields[:, [*order]].transpose(0, 1, *(2 + axis for axis in order)), labels.transpose(order)]
+    odd = order == (1, 0, 2)
+    found = strain(*parts, tuple(spacing[axis] for axis in order), across=int(back[2]), is_mirrored=odd)
+    assert_allclose(np.sort(found.rotation_deg[:, 2]), [0.0, 4.0, 8.0, 12.0, 16.0], atol=0.02)
+    assert_allclose(found.twist_deg, [0.0, 8.0, 16.0], atol=0.02)  # the third axis leads from base to apex
+    assert found.twist["torsion_degrees_per_cm"] == pytest.approx(16.0 / 3.2, abs=0.01)
+    mirrored = strain(fields[..., ::-1], labels[..., ::-1], spacing, across=2, is_mirrored=True)
+    assert_allclose(mirrored.twist_deg, found.twist_deg, atol=0.02)
+
+
+def test_strain_rates_and_dyssynchrony_are_those_of_a_known_curve():
+    times = tuple(np.arange(20) * 50.0)
+    curve = -10 * (1 - np.cos(2 * np.pi * np.arange(20) / 20))  # of one second: its slope is 20 π % per second at most
+    late = np.roll(curve, 2)
+    names = ("global", "segment 1", "segment 2")
+    percent = np.stack([np.tile(c, (8, 1)) for c in (curve, curve, late)])
+    known = Strain(percent, names, times, (0,), (), None, np.zeros((2, 3, 24, 20)), percent[:1], np.zeros((1, 20)))
+    assert known.strain_rates["shortening"] == pytest.approx(-20 * np.pi, rel=0.02)
+    assert known.strain_rates["lengthening"] == pytest.approx(20 * np.pi, rel=0.02)
+    assert known.dyssynchrony == pytest.approx(50.0)  # 0 and 100 ms
+    assert replace(known, times_ms=None).strain_rates is None
+    assert replace(known, times_ms=None).dyssynchrony == pytest.approx(1.0)
+    assert known.twist is None

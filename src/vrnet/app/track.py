@@ -284,6 +284,11 @@ def result_table(result: "CineResult") -> "Table":
         if peak := result.strain and result.strain.peak(measure):
             place = f"{numbered('frame', [peak.frame])} of {frames}"
             table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")
+    if result.strain is not None and (twist := result.strain.twist):
+        place = f"{twist['torsion_degrees_per_cm']:.1f} per cm, {numbered('frame', [twist['frame']])}"
+        table.add_row("Largest twist, degrees", f"{number(twist['degrees'])} ({place})")
+    if result.strain is not None and (rates := result.strain.strain_rates):
+        table.add_row("Strain rate, shortening and lengthening, %/s", " and ".join(map(number, rates.values())))
     if result.strain is not None and result.across is not None:
         measured = in_runs([k + 1 for k in sorted(result.strain.slices)])
         table.add_row("Strain is of slices", f"{measured} (of {result.cine.grid.shape[result.across]})")
@@ -341,6 +346,8 @@ def write_results(
             "muscle_in_cavity_percent": "how much more of the cavity looks like muscle than in the reference, in "
             "percent of the cavity: is no brighter than half-way from the median of the wall to the 90th percentile of "
             "the cavity (no darker, where blood is dark)",
+            "rotation_deg": "mean angle by which the middle of the wall has turned about its centre, counterclockwise "
+            "as seen from the apex",
         }
         curves = {name: getattr(by_slice, name).round(3) + 0.0 for name in columns}
         rows = [

@@ -186,8 +186,8 @@ class CineResult:
         grid = self.cine.grid
         anterior = anterior_direction(grid) if len(grid.shape) == 3 else None
         try:
-            return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.across,
-                          anterior=anterior, times_ms=self.cine.times_ms, heart=self.heart)  # fmt: skip
+            return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.across, anterior=anterior,
+                          times_ms=self.cine.times_ms, heart=self.heart, is_mirrored=grid.is_mirrored)  # fmt: skip
         except BadInput as error:
             warn_of_input(NO_STRAIN.format(reason=error))
             return str(error)

@@ -175,6 +175,18 @@ MEASURES = (
 TITLES = {measure.name: measure.title for measure in MEASURES}
 
 
+TWIST = (
+    "rotation of the slice nearest to the apex minus that of the slice nearest to the base, in degrees, "
+    "counterclockwise as seen from the apex; rotation: mean angle by which the middle of the wall turns about its centre in a slice"
+)
+TORSION = "twist over the distance of these two slices, in degrees per cm"
+STRAIN_RATE = (
+    "derivative of the circumferential strain (Green) over time, by central differences, in percent per second: the "
+    "most negative (shortening), and the largest after the peak of the strain (lengthening)"
+)
+DYSSYNCHRONY = "standard deviation, over the segments, of the time to the peak of the circumferential strain (Green)"
+
+
 class Peak(NamedTuple):
     """The largest deformation of a cycle: how much, at which frame, and when, if the times of frames are known."""
 
@@ -201,6 +213,8 @@ class Strain:
     area, in percent. Unlike segments they need no insertions of the RV."""
     by_slice: Float[ndarray, "k m t"]
     """Of the wall in each of `slices`, in percent."""
+    rotation_deg: Float[ndarray, "k t"]
+    """Of the wall in each of `slices`, counterclockwise as seen from the apex: see TWIST."""
     covered_mm: float | None = None
     """The number of `slices` times their distance; None of an image of two axes."""
 
@@ -230,6 +244,43 @@ class Strain:
         frame = int(curve.argmin() if falls else curve.argmax())
         return Peak(float(curve[frame]), frame, self.times_ms[frame] if self.times_ms else None)
 
+    @property
+    def twist_deg(self) -> Float[ndarray, " t"] | None:
+        """Of the cycle; None of a single slice."""
+        return None if len(self.slices) < 2 else self.rotation_deg[-1] - self.rotation_deg[0]
+
+    @property
+    def twist(self) -> dict[str, Any] | None:
+        """The largest twist of the cycle, its frame, and the torsion that it is."""
+        if self.twist_deg is None or self.covered_mm is None:
+            return None
+        frame = int(np.abs(self.twist_deg).argmax())
+        apart = abs(self.slices[-1] - self.slices[0]) * self.covered_mm / len(self.slices) / 10
+        degrees = float(self.twist_deg[frame])
+        return {"degrees": degrees, "frame": frame, "torsion_degrees_per_cm": degrees / apart}
+
+    @property
+    def strain_rates(self) -> dict[str, float] | None:
+        """{shortening, lengthening} of the whole wall, in percent per second; None where no times are known."""
+        curve = self.curve("green_circumferential")
+        if self.times_ms is None or np.isnan(curve).any() or len(curve) < 3:
+            return None
+        times = np.asarray(self.times_ms) / 1000
+        period = len(times) / (len(times) - 1) * (times[-1] - times[0])
+        around = np.concatenate([times[-1:] - period, times, times[:1] + period])
+        rates = (np.roll(curve, -1) - np.roll(curve, 1)) / (around[2:] - around[:-2])
+        after = rates[int(curve.argmin()) :]
+        return {"shortening": float(rates.min()), "lengthening": float(after.max())}
+
+    @property
+    def dyssynchrony(self) -> float | None:
+        """DYSSYNCHRONY, in ms or, without times, in frames; None without segments."""
+        names = [name for name in self.regions if name.startswith("segment")]
+        peaks = [peak for name in names if (peak := self.peak("green_circumferential", name)) is not None]
+        if len(peaks) < 2:
+            return None
+        return float(np.std([peak.frame if peak.time_ms is None else peak.time_ms for peak in peaks]))
+
     def as_json(self) -> dict[str, Any]:
         """Peaks of every region by every measure, what these mean, and which slices they come from."""
 
@@ -243,7 +294,12 @@ class Strain:
             "slices_left_out": [vars(left) for left in self.left_out],
             "levels": self.doubt_about_levels or "thirds of the slices, from base to apex",
             "segments": "by the insertion of the RV" if self.insertions else NO_SEGMENTS,
-        }
+            "twist": {"definition": f"{TWIST}; torsion: {TORSION}", **(self.twist or {})},
+            "strain_rate_percent_per_s": {"definition": STRAIN_RATE, **(self.strain_rates or {})},
+            "dyssynchrony": {
+                "definition": DYSSYNCHRONY, "unit": "ms" if self.times_ms else "frames", "value": self.dyssynchrony
+            },
+        }  # fmt: skip
 
 
 def strain(
@@ -256,13 +312,15 @@ def strain(
     insertions: Insertions | None = None,
     times_ms: tuple[float, ...] | None = None,
     heart: HeartLabels | None = None,
+    is_mirrored: bool = False,
 ) -> Strain:
     """Strain of the wall of the LV from the displacements, in voxels, of the reference to every frame.
 
     The labels are those of the reference; the spacing is in mm. Slices lie across the axis of widest spacing unless
     `across` is given. `anterior` points to the front of the patient, along the axes of the array: `anterior_direction`
     of a grid, or against the second axis if not given. It tells the two insertions of the RV apart; `insertions` that
-    are given hold in all slices. Without them and without an RV there are no segments."""
+    are given hold in all slices. Without them and without an RV there are no segments. The axes of the array are
+    right-handed, unless `is_mirrored`, which matters for the sense of rotations."""
     heart = heart or HeartLabels()
     stack = ShortAxis.of(fields, labels, spacing, across, heart.wall)
     if not (labels == heart.wall).any():
@@ -283,6 +341,8 @@ def strain(
     around = np.tile(np.degrees(ring_angles() + ring_angles()[1] / 2), len(rings))
     _, steps = regions_and_rings(np.repeat(np.arange(len(rings)), len(ring_angles())), around, found, len(rings))
     points = moved_contours(stack.motion_mm, rings, stack.spacing)
+    odd = list(stack.order) in ([0, 2, 1], [1, 0, 2], [2, 1, 0])
+    sense = (-1) ** (is_mirrored + odd + (rings[-1].slice < rings[0].slice))
     following = np.roll(points, -1, axis=-1)
     lengths = np.linalg.norm(following - points, axis=1)
     diagonals = following[:, :, 2] - points[:, :, 0], points[:, :, 2] - following[:, :, 0]
@@ -305,8 +365,18 @@ def strain(
         insertions=tuple(found) if found else None,
         sixths=np.stack([midwall, area]).reshape(2, len(LEVELS), len(starts), -1),
         by_slice=percent[len(names) :],
+        rotation_deg=sense * rotation_deg(points[:, :2, 1]),
         covered_mm=len(rings) * spacing[stack.order[2]] if labels.ndim == 3 else None,
     )
+
+
+def rotation_deg(points: Float[ndarray, "f 2 r a"]) -> Float[ndarray, "r t"]:
+    """The mean angle by which the points of each contour turn about their centre, from the first axis to the second;
+    frame 0 of the points is the reference."""
+    arms = points - points.mean(-1, keepdims=True)
+    still = arms[:1]
+    across, along = still[:, 0] * arms[:, 1] - still[:, 1] * arms[:, 0], (still * arms).sum(1)
+    return np.degrees(np.arctan2(across, along)).mean(-1).T[:, 1:].round(DIGITS) + 0.0
 
 
 def regions_and_rings(

@@ -155,6 +155,7 @@ class SliceCurves:
     green_circumferential_percent: Float[ndarray, "k t"]
     green_radial_percent: Float[ndarray, "k t"]
     muscle_in_cavity_percent: Float[ndarray, "k t"]  # of the cavity: see `CavityMuscle`
+    rotation_deg: Float[ndarray, "k t"]
 
 
 def slice_curves(
@@ -182,5 +183,8 @@ def slice_curves(
         placed(dict(zip(strain.slices, strain.by_slice[:, number], strict=True)) if strain else {})
         for number in (0, 1)  # Green's, circumferential and radial
     )
+    turned = placed(dict(zip(strain.slices, strain.rotation_deg, strict=True)) if strain else {})
     like_muscle = dict(zip(muscle.slices, muscle.by_slice, strict=True)) if muscle else {}
-    return SliceCurves(tuple(shown.tolist()), cavity[shown], wall[shown], around, away, 100 * placed(like_muscle))
+    return SliceCurves(
+        tuple(shown.tolist()), cavity[shown], wall[shown], around, away, 100 * placed(like_muscle), turned
+    )

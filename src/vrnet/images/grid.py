@@ -70,6 +70,11 @@ class Grid:
         return np.reshape(self.direction, (d, d))
 
     @property
+    def is_mirrored(self) -> bool:
+        """Whether the axes of the array are left-handed in the world."""
+        return bool(np.linalg.det(self.axes) < 0)
+
+    @property
     def to_world(self) -> Float[ndarray, "d d"]:
         """The matrix that takes a displacement in voxels to one in millimetres."""
         return np.multiply(self.axes, self.spacing)
