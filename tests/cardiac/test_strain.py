@@ -301,7 +301,7 @@ def test_its_mean_is_the_global_strain(rings_and_a_disc):
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1)])
 def test_twist_is_the_known_turn_of_the_apex_against_the_base_however_axes_run(order):
-    """Slices that turn as wholes, by 2 degrees each: positive where the apex turns counterclockwise, seen from there."""
+    """Slices that turn as wholes, by 2 degrees each: positive where the apex turns counterclockwise seen thence."""
     n, slices, spacing = 48, 5, (1.5, 1.5, 8.0)
     x, y = np.mgrid[:n, :n] * 1.5 - 35.0
     labels = np.zeros((n, n, slices), np.uint8)

@@ -160,7 +160,7 @@ def test_a_still_slice_is_told_by_how_much_less_it_moves_than_those_that_move(si
     n, z = 20, len(sizes)
     fields = np.zeros((n, 2, 5, 6, z))
     fields[:, 0] = np.sin(pi * np.arange(n) / n)[:, None, None, None] * np.array(sizes)
-    curves = SliceCurves(tuple(range(z)), *np.zeros((5, z, n)))
+    curves = SliceCurves(tuple(range(z)), *np.zeros((6, z, n)))
     others = np.ones((5, 6, z)), 2, curves, 0, np.zeros((z, n))
     found = [each["stillness"] for each in extremes_of_slices(fields, *others)]
     typical = np.median([size for size in sizes if size >= 0.05 * max(sizes)])
