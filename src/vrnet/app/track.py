@@ -275,11 +275,13 @@ def result_table(result: "CineResult") -> "Table":
     table = numbers_table(f"{title}{helped}, {frames} frames{by_slice}", "value")
     if (found := result.volumes) is not None:
         without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
-        for estimate, fractions in result.ejection_fractions_percent.items():
-            of = "" if estimate == "measured" else f", {estimate}"
-            for name, fraction in fractions.items():
-                open_there = without if name == "LV" and not of else ""
-                table.add_row(f"Ejection fraction of the {name}{of}, %", number(fraction) + open_there)
+        alone = {name: value for name, value in result.ejection_fractions_percent.items() if name != "measured"}
+        for name, fraction in found.ejection_fractions_percent.items():
+            beside = [f"{number(value[name])} {estimate}" for estimate, value in alone.items() if name in value]
+            more = f" ({', '.join(beside)})" if beside else ""
+            table.add_row(
+                f"Ejection fraction of the {name}, %", number(fraction) + (without if name == "LV" else "") + more
+            )
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
         if peak := result.strain and result.strain.peak(measure):
             place = f"{numbered('frame', [peak.frame])} of {frames}"

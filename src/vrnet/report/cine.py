@@ -122,6 +122,9 @@ def headline(result: CineResult) -> list[tuple[str, str, str]]:
         beside = [f"{other} {in_percent(percent)}" for other, percent in others]
         if volumes.open_slices and name == "LV":
             beside.insert(0, f"without {numbered('slice', volumes.open_slices)}")
+        for estimate, fractions in result.ejection_fractions_percent.items():
+            if estimate != "measured" and name in fractions:
+                beside.append(f"{in_percent(fractions[name])} {estimate}")
         rows.append((f"Ejection fraction, {name}", in_percent(fraction), ", ".join(beside)))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if result.strain is not None and (peak := result.strain.peak(name)):
@@ -196,7 +199,8 @@ def what_was_run(result: CineResult) -> dict[str, str]:
         "frames": f"{len(cine)} of {size} voxels of {spacing} mm",
         "reference": frame_text(result.frame, len(cine)),
         "in files": "frames are counted from 0, as in Python: frame 1 here is frame 0 there, or frame_00",
-        "labels": None if result.reference_labels is None else result.reference_labels.name,
+        "outlines by": result.outlines_by,
+        "labels": None if result.given_labels is None else result.given_labels[1].name,
         "method": result.method, "configuration": kind_of(result.method),
         "turns found by": result.turned_by, "refined by": result.refined_by,
         "slices": slices if len(grid.shape) == 3 else None,
