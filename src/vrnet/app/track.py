@@ -29,7 +29,8 @@ class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
     CINE may be the folder of a DICOM study: of its series, the largest stack of parallel slices that were seen over
-    time is tracked.
+    time is tracked. Labels are a map of the reference with 1 RV, 2 wall, 3 cavity. Without any, the network finds them
+    in short-axis images, and takes end-diastole for the reference; with --labels none, motion alone is found.
 
     Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; with labels, given or found by the network in
     short-axis images, also labels.nii.gz, volumes.csv, strain.csv, slices.csv, and what the network finds in each
@@ -42,18 +43,18 @@ class Track:
     """One whole cycle: NIfTI, MHA, NRRD or DICOM."""
     out: args.Folder
     """Folder for the results; made if it is not there."""
-    series: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
-    """Of a DICOM study, the series to take: a number, or a part of a description."""
-    dry_run: bool = False
-    """List the series of a study, and which would be taken; track nothing."""
     labels: args.LabelsFile = "auto"
-    """Label map of the reference: 1 RV, 2 wall, 3 cavity. auto: found by the network; none: without labels."""
+    """Those of the reference; auto: by the network."""
     report: bool = False
     """Write a page on which the heart beats, and pictures."""
     frame: int | None = None
-    """The reference, from 0: best end-diastole. Without it 0, or where the network finds the labels, end-diastole."""
+    """The reference, from 0: best end-diastole."""
     label_names: args.LabelNamesText = None
     """What the labels are, if not as above; SET: acdc, ukbb."""
+    series: Annotated[str | None, tyro.conf.arg(metavar="TEXT")] = None
+    """Of a study: a number, or a part of a description."""
+    dry_run: bool = False
+    """List the series of a study; track nothing."""
     method: args.Name = "default"
     """Any name that `vrnet methods` lists."""
     slices: Slices = "auto"
