@@ -44,7 +44,7 @@ class Track:
     out: args.Folder
     """Folder for the results; made if it is not there."""
     labels: args.LabelsFile = "auto"
-    """Those of the reference; auto: by the network."""
+    """Of the reference; auto: by the network."""
     report: bool = False
     """Write a page on which the heart beats, and pictures."""
     frame: int | None = None
