@@ -232,6 +232,6 @@ def write_claims(out: Path) -> list[Path]:
     text = readme.read_text(encoding="utf-8") if exists(readme) else ""
     if START in text:
         before, _, rest = text.partition(START)
-        write_bytes(f"{before}{START}{page(rows)}{END}{rest.partition(END)[2]}".encode(), readme)
+        write_bytes(f"{before}{START}\n{page(rows)}\n{END}{rest.partition(END)[2]}".encode(), readme)
         written.append(readme)
     return written

@@ -13,7 +13,7 @@ import numpy as np
 
 from vrnet.files import Row
 from vrnet.paper.results import read_runs
-from vrnet.paper.statistics import MARGINS, Estimate, estimate_mean, holm, p_value, sampling_units
+from vrnet.paper.statistics import MARGINS, Estimate, estimate_mean, holm, p_value, units_of
 
 Names = tuple[str, ...]
 Pairs = list[tuple[str, str]]
@@ -47,7 +47,7 @@ def compare(out: Path, data: str, measure: str, ours: Names, others: Names = ())
     if others:
         x = x - np.mean([means[name] for name in others], axis=0)
     every = [run for found in runs.values() for run in found]
-    units = sampling_units(data, [row["subject"] for row in known[every[0]].cells])
+    units = units_of(data, [row["subject"] for row in known[every[0]].cells])
     seeds = sorted({len(found) for name, found in runs.items() if "alpha" in name})
     return Found(estimate_mean(x, units), p_value(x, units), len(x), " and ".join(map(str, seeds)) or "–", every)
 

@@ -1,6 +1,7 @@
 """Whether methods differ on the same subjects, and by how much: intervals, equivalence, p-values."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -29,31 +30,40 @@ class Estimate(NamedTuple):
         return -margin < self.inner_low and self.inner_high < margin
 
 
-def sampling_units(data: str, subjects: Sequence[str]) -> list[tuple[str, ...]]:
-    """The people that each row depends on: in hippocampi each subject is registered with the next, and patients whose
-    images are the same are one."""
+Units = tuple[tuple[str, ...], ...]
+"""The people that each row depends on."""
+
+
+def units_of(data: str, subjects: Sequence[str]) -> Units:
+    """Patients whose images are the same are one; each hippocampus is registered with the next one."""
     if data == "hippocampus":
-        return list(zip(subjects, [*subjects[1:], subjects[0]], strict=True))
+        return tuple(zip(subjects, [*subjects[1:], subjects[0]], strict=True))
     same = REPEATED_SUBJECTS.get(data, {})
-    return [(same.get(subject, subject),) for subject in subjects]
+    return tuple((same.get(subject, subject),) for subject in subjects)
 
 
-def estimate_mean(x: ndarray, units: Sequence[tuple[str, ...]]) -> Estimate:
-    """Percentile bootstrap: people are drawn with replacement, and a row counts as often as all that it depends on."""
-    present = ~np.isnan(x)
-    x, kept = x[present], [unit for unit, is_there in zip(units, present, strict=True) if is_there]
-    people = sorted({person for unit in kept for person in unit})
+@lru_cache(maxsize=8)
+def draw_weights(units: Units) -> ndarray:
+    """(draws, rows): people are drawn with replacement, and a row of two counts as the product of how often each was
+    drawn, which makes intervals somewhat too wide, never too narrow."""
+    people = sorted({person for unit in units for person in unit})
     counts = np.random.default_rng(0).multinomial(len(people), np.full(len(people), 1 / len(people)), size=DRAWS)
-    weights = np.ones((DRAWS, len(x)))
-    for place in zip(*kept, strict=True):
+    weights = np.ones((DRAWS, len(units)))
+    for place in zip(*units, strict=True):
         weights *= counts[:, [people.index(person) for person in place]]
-    drawn = weights.sum(1) > 0
-    means = (weights[drawn] @ x) / weights[drawn].sum(1)
+    return weights[weights.sum(1) > 0]
+
+
+def estimate_mean(x: ndarray, units: Units) -> Estimate:
+    """The mean over rows, with intervals of the percentile bootstrap over people; NaN counts as no row."""
+    present = ~np.isnan(x)
+    weights = draw_weights(tuple(unit for unit, is_there in zip(units, present, strict=True) if is_there))
+    means = (weights @ x[present]) / weights.sum(1)
     low, inner_low, inner_high, high = np.quantile(means, (0.025, 0.05, 0.95, 0.975)).tolist()
-    return Estimate(float(x.mean()), low, high, inner_low, inner_high)
+    return Estimate(float(x[present].mean()), low, high, inner_low, inner_high)
 
 
-def p_value(x: ndarray, units: Sequence[tuple[str, ...]]) -> float:
+def p_value(x: ndarray, units: Units) -> float:
     """Wilcoxon's two-sided signed-rank test of paired differences, one row per unit; 1 where all are zero. Rounded, so
     that what differs in the last digit of a float is a tie."""
     from scipy.stats import wilcoxon

@@ -21,7 +21,7 @@ from vrnet.methods.names import without_average
 from vrnet.paper import specs
 from vrnet.paper.results import Entry, Results, Study, choose_alphas, file_name, has_choice, tried_by_all
 from vrnet.paper.specs import BUDGETS, TIMED_PHANTOMS, Budget, TableSpec, Value, published_values
-from vrnet.paper.statistics import MARGINS, estimate_mean, holm, p_value, sampling_units
+from vrnet.paper.statistics import MARGINS, estimate_mean, holm, p_value, units_of
 from vrnet.phantom import Phantom, phantom
 from vrnet.provenance import versions
 
@@ -167,7 +167,7 @@ def difference_columns(rows: RowsByMethod, reference: str, data: str) -> list[Co
     columns = []
     for title, measure in (("Dice", "dice_mean"), ("HD", "hd_mean")) if reference in rows else ():
         theirs = {row["subject"]: row[measure] for row in rows[reference]}
-        units, cells, p = sampling_units(data, list(theirs)), dict[str, Cell](), dict[str, float]()
+        units, cells, p = units_of(data, list(theirs)), dict[str, Cell](), dict[str, float]()
         for method, ours in rows.items():
             x = np.array([row[measure] - theirs[row["subject"]] for row in ours])
             if method != reference and not np.isnan(x).all():
@@ -184,7 +184,7 @@ def difference_columns(rows: RowsByMethod, reference: str, data: str) -> list[Co
 
 def signed(x: float, decimals: int) -> str:
     """+.010, -.56: with its sign, and without a zero before the point."""
-    return re.sub(r"^([+-])0\.", r"\1.", f"{round(x, decimals) + 0.0:+.{decimals}f}")
+    return re.sub(r"^([+-])0\.", r"\1.", f"{x:+.{decimals}f}")
 
 
 # A table of results: one row per method, the mean over its seeds.
