@@ -16,7 +16,8 @@ from vrnet.paper.results import read_runs
 from vrnet.paper.statistics import MARGINS, Estimate, estimate_mean, holm, p_value, units_of
 
 Names = tuple[str, ...]
-Pairs = list[tuple[str, str]]
+Pairs = list[tuple[str, ...]]
+"""Of two runs each."""
 
 
 class Found(NamedTuple):
@@ -41,13 +42,14 @@ def compare(out: Path, data: str, measure: str, ours: Names, others: Names = ())
     runs = {name: find_runs(out, data, name) for name in (*ours, *others)}
     if not all(runs.values()):
         return None
-    cells = {name: [[float(row[measure] or "nan") for row in known[run].cells] for run in runs[name]] for name in runs}
-    means = {name: np.mean(cells[name], axis=0) for name in runs}
+    every = [run for found in runs.values() for run in found]
+    subjects = [row["subject"] for row in known[every[0]].cells]
+    cells = {run: {row["subject"]: float(row[measure] or "nan") for row in known[run].cells} for run in every}
+    means = {name: np.mean([[cells[run][s] for s in subjects] for run in runs[name]], axis=0) for name in runs}
     x = np.mean([means[name] for name in ours], axis=0)
     if others:
         x = x - np.mean([means[name] for name in others], axis=0)
-    every = [run for found in runs.values() for run in found]
-    units = units_of(data, [row["subject"] for row in known[every[0]].cells])
+    units = units_of(data, subjects)
     seeds = sorted({len(found) for name, found in runs.items() if "alpha" in name})
     return Found(estimate_mean(x, units), p_value(x, units), len(x), " and ".join(map(str, seeds)) or "–", every)
 
@@ -182,16 +184,17 @@ FAMILIES: dict[str, tuple[str, Pairs]] = {
 
 def comparison_rows(out: Path) -> Iterator[Row]:
     """The rows of comparisons.csv: the first run minus the second in Dice and in mm, with 95 % intervals, p with Holm's
-    correction for the family, and whether both are equivalent. Families that are not measured are left out."""
+    correction for the family, and whether both are equivalent. Pairs that are not measured are left out."""
     for family, (data, pairs) in FAMILIES.items():
-        found = {pair: [compare(out, data, f"{kind}_mean", pair[:1], pair[1:]) for kind in MARGINS] for pair in pairs}
-        found = {pair: both for pair, both in found.items() if all(both)}
-        corrected = [holm({pair: both[k].p for pair, both in found.items()}) for k in range(len(MARGINS))]
-        for pair, both in found.items():
-            row: Row = {"family": family, "data": data, "first": pair[0], "second": pair[1]}
-            row |= {"n": both[0].subjects, "seeds": both[0].seeds}
-            for (kind, margin), one, p in zip(MARGINS.items(), both, corrected, strict=True):
+        rows: dict[tuple[str, ...], Row] = {}
+        for kind, margin in MARGINS.items():
+            tried = {pair: compare(out, data, f"{kind}_mean", pair[:1], pair[1:]) for pair in pairs}
+            found = {pair: one for pair, one in tried.items() if one}
+            p = holm({pair: one.p for pair, one in found.items()})
+            for pair, one in found.items():
+                row = rows.setdefault(pair, {"family": family, "data": data, "first": pair[0], "second": pair[1]})
                 mean, low, high, *_ = (round(value, 4) for value in one.estimate)
-                row |= {kind: mean, f"{kind}_low": low, f"{kind}_high": high, f"{kind}_p": f"{p[pair]:.2g}"}
+                row |= {"n": one.subjects, "seeds": one.seeds, kind: mean, f"{kind}_low": low, f"{kind}_high": high}
+                row[f"{kind}_p"] = f"{p[pair]:.2g}"
                 row[f"{kind}_equivalent"] = "yes" if one.estimate.is_within(margin) else "no"
-            yield row
+        yield from rows.values()

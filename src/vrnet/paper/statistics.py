@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy import ndarray
 
 from vrnet.paper.specs import REPEATED_SUBJECTS
 
+K = TypeVar("K")
 DRAWS = 10_000
 MARGINS = {"dice": 0.005, "hd": 0.3}
 """By the first word of a measure: methods are equivalent if they differ by less, in Dice or in mm."""
@@ -74,7 +75,7 @@ def p_value(x: ndarray, units: Units) -> float:
     return float(wilcoxon(x).pvalue) if len(x) else 1.0
 
 
-def holm(p: Mapping[str, float]) -> dict[str, float]:
+def holm(p: Mapping[K, float]) -> dict[K, float]:
     """Holm's correction of several p: the k-th smallest of n times n - k + 1, and none below one before it."""
     ranked = sorted(p, key=lambda name: p[name])
     scaled = np.array([p[name] * (len(ranked) - k) for k, name in enumerate(ranked)])
