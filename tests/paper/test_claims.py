@@ -139,3 +139,23 @@ def test_a_claim_has_one_part_per_rival_or_per_pair():
 def test_claims_take_no_other_option():
     with pytest.raises(BadInput, match="--seeds would have no effect on claims"):
         make_claims(Paper(kind="claims", seeds=3, **ASKED))
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"results/notes/{name}.md" for name in ("acdc", "vrnet", "volumes"))])
+def test_every_interval_of_the_pages_is_one_of_the_files(page):
+    """-.001 [-.004, .001]: the mean, where it stands before, and both ends, or the same of the reverse difference."""
+    known = {
+        tuple(float(row[key]) for key in (kind, f"{kind}_low", f"{kind}_high"))
+        for row in read_csv(RESULTS / "comparisons.csv")
+        for kind in ("dice", "hd")
+    }
+    known |= {tuple(float(row[key].split()[0]) for key in ("ours", "ci_low", "ci_high"))
+              for row in ROWS if row["ci_low"] != "–"}  # fmt: skip
+    known |= {(-mean, -high, -low) for mean, low, high in known}
+    text = (RESULTS.parent / page).read_text(encoding="utf-8")
+    said = re.findall(r"(?:([+-]?\d?\.\d+)(?: mm| Dice)? )?\[([+-]?\d*\.\d+), ([+-]?\d*\.\d+)\]", text)
+    assert said
+    for numbers in said:
+        near = 0.00051 if len(numbers[1].partition(".")[2]) == 3 else 0.0051
+        given = [float(number) if number else np.nan for number in numbers]
+        assert any(not (np.abs(np.subtract(one, given)) > near).any() for one in known), numbers
