@@ -13,6 +13,7 @@ from vrnet.methods.names import FOLDER, SHORT_AXIS, load_bundled
 
 pytestmark = pytest.mark.release
 ROOT = Path(__file__).parents[1]
+NOTES = (ROOT / "results" / "notes" / "volumes.md").read_text(encoding="utf-8")
 CARD = (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
@@ -93,7 +94,7 @@ def test_the_card_of_hippocampi_has_the_figures_that_were_measured():
             f"{distance['mean']:.2f} ({distance['std']:.2f})",
         ]
         assert cells(card, name) == expected
-    assert cells(card, "mean")[0].replace(" ", " ") in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    assert cells(card, "mean")[0].replace(" ", " ") in NOTES
 
 
 def test_the_card_of_the_template_has_the_figures_that_were_measured():
@@ -109,4 +110,4 @@ def test_the_card_of_the_template_has_the_figures_that_were_measured():
                     f"{distance['mean']:.2f} ({distance['std']:.2f})"]  # fmt: skip
         assert cells(card, name) == expected
         assert f"{dice['mean']:.3f}" == f"{repaired['metrics'][f'dice_{name}']['mean']:.3f}"
-    assert ".782 (.074) and 3.83 (1.18) mm" in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    assert ".782 (.074) and 3.83 (1.18) mm" in NOTES

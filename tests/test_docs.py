@@ -220,7 +220,7 @@ def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
     reference = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
     assert "(d, *s), in voxels" in reference, "docstrings are not read as Markdown"
     shown = (tmp_path / "site" / "results.html").read_text(encoding="utf-8")
-    assert 'id="whole-stacks-of-acdc"' in shown, "a link to results/README.md is its content only on a line of its own"
+    assert 'id="the-papers-claims"' in shown, "a link to results/README.md is its content only on a line of its own"
     assert "protocols.html#acdc" in shown
     assert "Makefile" not in shown.rsplit("added.jpg", 1)[1].split("</p>")[0]
     gallery = (tmp_path / "site" / "gallery.html").read_text(encoding="utf-8")

@@ -20,11 +20,10 @@ from vrnet.paper.tables import (
     Table,
     build_runtime_table,
     build_table,
+    difference_columns,
     escape_latex,
-    holm,
     measure_columns,
     seconds_per_pair,
-    significance_columns,
 )
 from vrnet.provenance import versions
 
@@ -135,17 +134,17 @@ def test_a_whole_table_has_every_measure_p_times_and_what_was_published(study, m
         write_result(made.results, made.results.entry(name), [(0.7 + 0.01 * k, 9.0), (0.8, 8.0 - 0.1 * k)])
     table = build_table("acdc", made)
     titles = [column.title for column in table.columns]
-    assert titles[:15] == [
+    assert titles[:17] == [
         "Dice LV", "Dice Myo", "Dice RV", "Dice Avg", "HD LV", "HD Myo", "HD RV", "HD Avg", "J<0 %", "|∇J|",
-        "p Dice", "p HD", "M params", "s CPU", "s GPU",
+        "Δ Dice", "p Dice", "Δ HD", "p HD", "M params", "s CPU", "s GPU",
     ]  # fmt: skip
-    assert [column.best for column in table.columns[:15]] == [methods[-1]] * 8 + [None] * 7
+    assert [column.best for column in table.columns[:17]] == [methods[-1]] * 8 + [None] * 9
     assert printed(table, "method")[0] == "unregistered"
     assert printed(table, "s CPU") == ["–", *["0.123"] * (len(methods) - 1)]
     assert set(printed(table, "s GPU")) == {"–"}
     shown = [column.title for column in table.printed if "published" in column.title]
-    assert shown == [f"{kind}, published" for kind in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
-    assert sum("published" in title for title in titles) == 10
+    assert shown == [f"{kind}, published" for kind in ("Dice Avg", "HD Avg", "J<0 %")]
+    assert sum("published" in title for title in titles) == 9
     assert (
         table.columns[titles.index("Dice Avg, published")].cells["FFD"] == published_values("acdc")["FFD"]["dice_mean"]
     )
@@ -170,43 +169,26 @@ ROWS = {
 }  # fmt: skip
 
 
-def test_p_is_that_of_wilcoxons_signed_rank_test_against_the_highest_dice():
-    dice, hd = significance_columns(ROWS)
-    assert (dice.title, hd.title) == ("p Dice", "p HD")
-    assert "b" not in dice.cells
+def test_each_method_is_compared_with_the_reference_and_p_is_corrected():
+    dice, p_dice, hd, p_hd = difference_columns(ROWS, "b", "phantom")
+    assert [column.title for column in (dice, p_dice, hd, p_hd)] == ["Δ Dice", "p Dice", "Δ HD", "p HD"]
     p = {name: wilcoxon(DICE[name], DICE["b"]).pvalue for name in ("a", "c")}
-    assert p["c"] < p["a"]
-    assert dice.cells == {"a": f"{p['a']:.1g}", "c": f"{2 * p['c']:.1g}"}  # two tests: Holm's correction
-    assert list(hd.cells) == ["a", "c"]
+    assert p_dice.cells == {"a": f"{p['a']:.1g}", "c": f"{2 * p['c']:.1g}"}  # two tests: Holm's correction
+    mean, low, high = map(float, re.findall(r"[+-]\d?\.\d+", dice.cells["a"]))
+    assert mean == pytest.approx(np.mean(np.subtract(DICE["a"], DICE["b"])), abs=5e-4)
+    assert low < mean < high < 0
+    assert set(hd.cells) == set(p_hd.cells) == {"a", "c"}
 
 
-def test_subjects_without_a_value_and_ties_do_not_count_in_p():
-    some, others = ([x for k, x in enumerate(HD[name]) if k not in (2, 5)] for name in "cb")
-    _, hd = significance_columns({name: ROWS[name] for name in "bc"})
-    assert hd.cells == {"c": f"{wilcoxon(some, others).pvalue:.1g}"}
-    assert not significance_columns({"a": ROWS["a"], "the same": ROWS["a"]})[0].cells
+def test_methods_within_the_margins_are_marked_as_equivalent():
+    close = [row | {"dice_mean": row["dice_mean"] + 0.001} for row in ROWS["a"]]
+    dice, _, hd, _ = difference_columns({"a": ROWS["a"], "close": close}, "a", "phantom")
+    assert dice.cells == {"close": "+.001 [+.001, +.001] ="}
+    assert hd.cells["close"].endswith(" =")
 
 
-def test_a_subject_whose_images_come_again_counts_once_in_p():
-    (dice, _), (alone, _) = (
-        significance_columns(ROWS, ("5",)),
-        significance_columns({name: rows[:-1] for name, rows in ROWS.items()}),
-    )
-    assert dice.cells == alone.cells != significance_columns(ROWS)[0].cells
-
-
-def test_holm_rejects_what_its_procedure_rejects():
-    """Of n tests the k-th smallest p is compared with level / (n - k + 1), until one fails: for every level."""
-    p = {"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005, "e": 0.5}
-    for level in (0.005, 0.01, 0.03, 0.045, 0.06, 0.1, 0.2, 0.6):
-        rejected = set()
-        for k, name in enumerate(sorted(p, key=p.get)):
-            if p[name] > level / (len(p) - k):
-                break
-            rejected.add(name)
-        assert {name for name, corrected in holm(p).items() if corrected <= level} == rejected
-    assert list(holm(p)) == list(p)
-    assert max(holm(p).values()) <= 1
+def test_without_its_reference_a_table_compares_nothing():
+    assert difference_columns(ROWS, "another", "phantom") == []
 
 
 def test_the_best_is_the_highest_dice_and_the_lowest_distance_and_folds_are_not_ranked():

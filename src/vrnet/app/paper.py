@@ -9,7 +9,7 @@ import tyro
 from rich.text import Text
 
 from vrnet.app import arguments as args
-from vrnet.app.arguments import refuse_options
+from vrnet.app.arguments import changed_fields, refuse_options
 from vrnet.app.console import numbers_table, print_line, screen, stage_progress
 from vrnet.errors import BadInput, Stage, check_range, did_you_mean
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from vrnet.paper.tables import Table
 
 FIGURE_DATA = "acdc"
-MAIN_COLUMNS = ("Dice Avg", "HD Avg", "J<0 %", "p Dice")
+MAIN_COLUMNS = ("Dice Avg", "HD Avg", "J<0 %", "Δ Dice")
 """How the names of the columns begin that the terminal shows of a table with more than seven."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """Make a table or a figure of the paper, what was published beside what is measured.
+    """Make a table or a figure of the paper, what was published beside what is measured; or judge its claims.
 
     Tables: ablation, parts, initialisation, acdc, matched, matched_half, averaged, smoothness, ukbb, cmr3d, acdc3d,
     hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots,
@@ -35,12 +35,15 @@ class Paper:
     per subject. Ctrl-C and SIGTERM stop; the same command goes on. Without the folder of their data sets, the tables
     ukbb and cmr3d are made on phantoms. Writes tables in DIR/tables, as Markdown, CSV and LaTeX, and figures in
     DIR/figures, with their numbers.
+
+    claims needs no NAME: it compares what is measured with each claim of the paper, with 95 % intervals, in
+    DIR/claims.csv, and in DIR/comparisons.csv the methods with each other.
     """
 
-    kind: Annotated[Literal["table", "figure"], tyro.conf.Positional]
+    kind: Annotated[Literal["table", "figure", "claims"], tyro.conf.Positional]
     """What is to be made."""
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-    """Which one."""
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = ""
+    """Which table or figure."""
     data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE", help_behavior_hint="(default: the one in the paper)")] = ""
     """Another data set of the same dimension, or a file that `vrnet prepare` wrote."""
     out: args.Folder = Path("results")
@@ -74,6 +77,8 @@ class Paper:
             with stage_progress() as stage:
                 if self.kind == "table":
                     table, written = make_table(self, stage, print_line)
+                elif self.kind == "claims":
+                    written = make_claims(self)
                 else:
                     written = make_figure(self, stage, print_line)
         except KeyboardInterrupt:
@@ -108,6 +113,9 @@ class Paper:
         from vrnet.paper.specs import TABLES
         from vrnet.paper.tables import OTHER_TABLES
 
+        if self.kind == "claims":
+            refuse_options(self, {*changed_fields(self)} - {"kind", "out"}, "on claims: leave that out")
+            return
         known = {"table": (*TABLES, *OTHER_TABLES), "figure": tuple(FIGURES)}
         if self.name not in known[self.kind]:
             other = "figure" if self.kind == "table" else "table"
@@ -147,6 +155,14 @@ def make_table(asked: Paper, stage: Stage, say: "Say") -> tuple["Table", list[Pa
         table = build_table(asked.name, study, asked.seeds, asked.alphas, asked.measured_only)
         stem = asked.name if study.data == spec.data else f"{asked.name}_{study.data}"
     return table, table.write(asked.out / "tables", stem + asked.ending)
+
+
+def make_claims(asked: Paper) -> list[Path]:
+    """Judge the claims of the paper by the rows that are there; return the files that say so."""
+    from vrnet.paper.claims import write_claims
+
+    asked.check()
+    return write_claims(asked.out)
 
 
 def make_figure(asked: Paper, stage: Stage, say: "Say") -> list[Path]:

@@ -21,6 +21,7 @@ from vrnet.methods.names import without_average
 from vrnet.paper import specs
 from vrnet.paper.results import Entry, Results, Study, choose_alphas, file_name, has_choice, tried_by_all
 from vrnet.paper.specs import BUDGETS, TIMED_PHANTOMS, Budget, TableSpec, Value, published_values
+from vrnet.paper.statistics import MARGINS, estimate_mean, holm, p_value, units_of
 from vrnet.phantom import Phantom, phantom
 from vrnet.provenance import versions
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 ROW_LABELS = {"identity": "unregistered"}
 LATEX = {
-    "|∇J|": r"$|\nabla J|$", "Θ1": r"$\Theta^1$", "α": r"$\alpha$", "<": "$<$", "|": "$|$", "–": "--",
+    "|∇J|": r"$|\nabla J|$", "Θ1": r"$\Theta^1$", "α": r"$\alpha$", "Δ": r"$\Delta$", "<": "$<$", "|": "$|$", "–": "--",
     "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#",
 }  # fmt: skip
 
@@ -132,8 +133,10 @@ TITLES = {
 }
 LOWER_IS_BETTER = ("hd", "end")
 """How the measures begin whose lowest value is bold; of Dice it is the highest, and of others none."""
-PUBLISHED_ON_PAGES = ("dice_mean", "hd_mean", "folding_percent", "jacobian_gradient")
-"""The published measures that a page has room for; the CSV file has all."""
+PUBLISHED_ON_PAGES = ("dice_mean", "hd_mean", "folding_percent")
+"""The published measures that a page has room for; the CSV file has all that are measured alike."""
+PUBLISHED_OTHERWISE = "jacobian_gradient"
+"""The paper's |∇J| is the magnitude of the gradient, ours the mean of its components' sizes."""
 RowsByMethod = Mapping[str, Sequence[Row]]
 
 
@@ -158,30 +161,30 @@ def measure_columns(rows: RowsByMethod, measures: Sequence[str]) -> list[Column]
     return columns
 
 
-def significance_columns(rows: RowsByMethod, repeated: Sequence[str] = ()) -> list[Column]:
-    """p of Wilcoxon's two-sided signed-rank test, in Dice and HD, of each method against the one of highest Dice,
-    corrected for how many are tested. Subjects whose images are repeated are left out."""
-    from scipy.stats import wilcoxon
-
-    best = max(rows, key=lambda method: np.nanmean([row["dice_mean"] for row in rows[method]]))
+def difference_columns(rows: RowsByMethod, reference: str, data: str) -> list[Column]:
+    """In Dice and HD, each method minus the reference with its 95 % interval, "=" where both are equivalent; and p of
+    Wilcoxon's two-sided signed-rank test, corrected for how many are tested. None where the reference is no row."""
     columns = []
-    for title, measure in (("p Dice", "dice_mean"), ("p HD", "hd_mean")):
-        found, theirs = {}, {row["subject"]: row[measure] for row in rows[best]}
+    for title, measure in (("Dice", "dice_mean"), ("HD", "hd_mean")) if reference in rows else ():
+        theirs = {row["subject"]: row[measure] for row in rows[reference]}
+        units, cells, p = units_of(data, list(theirs)), dict[str, Cell](), dict[str, float]()
         for method, ours in rows.items():
-            differences = [row[measure] - theirs[row["subject"]] for row in ours if row["subject"] not in repeated]
-            nonzero = [x for x in differences if x != 0 and not np.isnan(x)]
-            if nonzero:  # not so of the best method
-                found[method] = float(wilcoxon(nonzero).pvalue)
-        columns.append(Column(title, {method: f"{p:.1g}" for method, p in holm(found).items()}))
+            x = np.array([row[measure] - theirs[row["subject"]] for row in ours])
+            if method != reference and not np.isnan(x).all():
+                found, p[method] = estimate_mean(x, units), p_value(x, units)
+                mean, low, high = (signed(value, specs.DECIMALS[title.lower()]) for value in found[:3])
+                mark = " =" if found.is_within(MARGINS[title.lower()]) else ""
+                cells[method] = f"{mean} [{low}, {high}]{mark}"
+        columns += [
+            Column(f"Δ {title}", cells),
+            Column(f"p {title}", {method: f"{one:.1g}" for method, one in holm(p).items()}),
+        ]
     return columns
 
 
-def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """Holm's correction of several p: the k-th smallest of n times n - k + 1, and none below one before it."""
-    ranked = sorted(p, key=lambda name: p[name])
-    scaled = np.array([p[name] * (len(ranked) - k) for k, name in enumerate(ranked)])
-    corrected = dict(zip(ranked, np.maximum.accumulate(scaled).clip(max=1.0).tolist(), strict=True))
-    return {name: corrected[name] for name in p}
+def signed(x: float, decimals: int) -> str:
+    """+.010, -.56: with its sign, and without a zero before the point."""
+    return re.sub(r"^([+-])0\.", r"\1.", f"{x:+.{decimals}f}")
 
 
 # A table of results: one row per method, the mean over its seeds.
@@ -240,7 +243,7 @@ def build_columns(name: str, results: Results, entries: Entries, known_only: boo
     measures = spec.measures or [column for column in measured if column not in ("subject", "seconds")]
     columns = measure_columns(rows, measures)
     if spec.measures is None:
-        columns += significance_columns(rows, specs.REPEATED_SUBJECTS.get(results.data, ()))
+        columns += difference_columns(rows, spec.reference, results.data)
         sizes = {method: results.run(group[0]).config.get("parameters", 0) for method, group in entries.items()}
         columns.append(Column("M params", {method: f"{size / 1e6:.3g}" for method, size in sizes.items() if size}))
     if spec.has_times:
@@ -260,7 +263,7 @@ def build_columns(name: str, results: Results, entries: Entries, known_only: boo
     for data in filter(None, (spec.data, spec.also_published)):
         published = published_values(data if name == spec.data else f"{name}_{data}")
         label = f"published on {data}" if spec.also_published else "published"
-        for measure in measures:
+        for measure in (measure for measure in measures if measure != PUBLISHED_OTHERWISE):
             if cells := {method: row[measure] for method, row in published.items() if measure in row}:
                 title = f"{measure_title(measure)}, {label}"
                 columns.append(Column(title, cells, is_csv_only=measure not in PUBLISHED_ON_PAGES))
@@ -293,11 +296,17 @@ def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str
     vrnets = sorted({str(config["versions"]["vrnet"]) for config in configs})
     lines.append(f"Computed on {'; '.join(machines)}; vrnet {', '.join(vrnets)}.")
     if spec.measures is None:
-        test = "two-sided Wilcoxon signed-rank test over subjects, with Holm's correction"
-        lines.append(f"p: {test}, against the row of highest Dice.")
+        if spec.reference in entries:
+            lines += [
+                f"Δ: difference from {spec.reference} with its 95 % interval, by paired bootstrap over subjects; =: "
+                f"the two are equivalent, within {MARGINS['dice']:g} Dice or {MARGINS['hd']:g} mm (90 % interval).",
+                "p: two-sided Wilcoxon signed-rank test of that difference, with Holm's correction for the column.",
+            ]
+            if results.data == "hippocampus":
+                lines.append("Each subject is in two pairs: the intervals take that into account, p does not.")
         lines += [
-            f"{name}, whose images are those of another subject, counts in means but not in p."
-            for name in specs.REPEATED_SUBJECTS.get(results.data, ())
+            f"{name} has the images of {other}: intervals take both as one, and p leaves {name} out."
+            for name, other in specs.REPEATED_SUBJECTS.get(results.data, {}).items()
             if name in configs[0]["subjects"]
         ]
     return lines
