@@ -169,10 +169,23 @@ def test_what_is_matched_is_recorded_and_measured():
 # Anatomy.
 
 
-def images_and_probabilities(segmenter, d=2, weight=1.0):
-    images = [torch.from_numpy(part)[None, None] for part in heart(d)[:2]]
+def images_and_probabilities(segmenter, weight=1.0, field_mm=0.0):
+    images, anatomy = [torch.from_numpy(part)[None, None] for part in heart(2)[:2]], Anatomy(segmenter, field_mm)
     with torch.inference_mode():
-        return [torch.cat([I, weight * Anatomy(segmenter).probabilities(I, None)[:, 1:]], 1) for I in images]
+        return [torch.cat([I, weight * anatomy.probabilities(I, None)[:, 1:]], 1) for I in images]
+
+
+@pytest.mark.parametrize("spacing", [(3.6, 3.6), (2.4, 3.6)])
+def test_an_image_cut_to_the_heart_is_seen_in_a_black_margin(segmenter, spacing):
+    """Its probabilities are those of the whole field, black outside; a whole image is seen as it is."""
+    I = torch.from_numpy(heart(2)[0])[None, None]
+    before = [round((288 / h - n) / 2) for n, h in zip(SIZES[2], spacing, strict=True)]
+    whole = torch.nn.functional.pad(I, [b for b in reversed(before) for _ in range(2)])
+    inside = tuple(slice(b, b + n) for b, n in zip(before, SIZES[2], strict=True))
+    with torch.inference_mode():
+        bare, margin = Anatomy(segmenter), Anatomy(segmenter, 288.0)
+        assert torch.equal(margin.probabilities(I, spacing), bare.probabilities(whole, spacing)[:, :, *inside])
+        assert torch.equal(margin.probabilities(whole, spacing), bare.probabilities(whole, spacing))
 
 
 def test_a_solver_is_shown_the_probabilities_of_structures_by_their_weight(segmenter):
@@ -180,7 +193,7 @@ def test_a_solver_is_shown_the_probabilities_of_structures_by_their_weight(segme
     I0, I1 = ((I - min(I0.min(), I1.min())).clip(0) for I in (I0, I1))
     found = ImageChannels.of(parse("TV-L1"), "anatomy", 2, None)
     assert found.weight == channels.ANATOMY_WEIGHT
-    first, _ = images_and_probabilities(segmenter, weight=channels.ANATOMY_WEIGHT)
+    first, _ = images_and_probabilities(segmenter, channels.ANATOMY_WEIGHT, channels.FIELD_MM)
     with torch.inference_mode():
         seen = found.beside(torch.from_numpy(heart(2)[0])[None, None], None)
     assert_allclose(seen, first, atol=1e-6)

@@ -182,3 +182,24 @@ def test_channels_move_as_the_image_does_and_keep_their_values(d, smooth_image):
         assert torch.equal(J[:, :1], alone)
         torch.testing.assert_close(J[:, 1:], moved, rtol=0, atol=2e-6)
         assert (J[:, :1] - J[:, 1:]).abs().amax(tuple(range(1, d + 2))).min() > 1e-3
+
+
+def test_a_pair_that_is_cut_is_black_outside_a_box_about_its_labels(d, smooth_image):
+    """The box is as large as was drawn, about the mean place of the labels; without any, all is kept."""
+    I0, I1 = (I.abs() + 0.1 for I in pair(d, smooth_image))
+    labels = torch.zeros(3, 1, *SHAPES[d], dtype=torch.uint8)
+    labels[:2, 0, 4:7, 5:8] = 2
+    allowed = replace(NONE, cut=1.0)
+    transform = draw_transform(allowed, 3, SHAPES[d], (1.0,) * d)
+    J0, J1, M0, M1 = augment(I0, I1, transform, (labels, labels))
+    middle = ndimage.center_of_mass(labels[0, 0].numpy())
+    far = np.abs(np.indices(SHAPES[d]) - np.reshape(middle, (-1, *[1] * d)))
+    for k in range(2):
+        reach = transform.cut[k].numpy() * SHAPES[d]
+        box = torch.from_numpy((far <= np.reshape(reach, (-1, *[1] * d))).all(0))
+        for J, I, M in ((J0, I0, M0), (J1, I1, M1)):
+            assert not J[k, 0, ~box].any()
+            assert torch.equal(M[k, 0], labels[k, 0] * box)
+            torch.testing.assert_close(J[k, 0, box], I[k, 0, box], rtol=0, atol=1e-5)
+    torch.testing.assert_close(J0[2], I0[2], rtol=0, atol=1e-5)
+    assert draw_transform(replace(allowed, cut=1e-9), 3, SHAPES[d], (1.0,) * d).cut.isinf().all()

@@ -19,7 +19,6 @@ from nibabel.spatialimages import SpatialImage
 from numpy import ndarray
 from scipy import ndimage
 from torch import Tensor
-from torch.nn import functional
 
 from vrnet.cardiac.volumes import Volumes, volumes
 from vrnet.data.labels import fill_holes
@@ -31,7 +30,7 @@ from vrnet.images.image import Cine, Image, check_spacing, rescale_jointly
 from vrnet.images.io import CineLike, ImageLike, given_cine, given_image, read_voxels, write_frames, write_image
 from vrnet.methods.names import ANATOMY, load_bundled
 from vrnet.methods.weights import Trained, load_method
-from vrnet.registration.channels import Anatomy
+from vrnet.registration.channels import FIELD_MM, Anatomy
 from vrnet.vocabulary import HEART, DeviceChoice
 
 RV, WALL, LV = HEART["RV"], HEART["Myo"], HEART["LV"]
@@ -83,9 +82,6 @@ class Planes:
 MIN_SMOOTHED_FRAMES = 8
 """Cines of fewer frames have too long a step between them to be smoothed over time."""
 MAX_BATCH_PIXELS = 2_000_000
-FIELD_MM = 288.0
-"""The side of the slices that networks of hearts are trained on. Of images cut to the heart, which would be less, they
-lose the heart: these get a black margin."""
 
 
 class Seen(NamedTuple):
@@ -105,15 +101,13 @@ def look(planes: Float[Tensor, "t k h w"], spacing: tuple[float, ...], anatomy: 
         np.ones((t, k)),
     )
     step = max(1, MAX_BATCH_PIXELS // (h * w))
-    top, left = (max(0, round((FIELD_MM / edge - n) / 2)) for n, edge in zip((h, w), spacing, strict=True))
-    inside = slice(top, top + h), slice(left, left + w)
     for number in range(k):
         parts = []
         for first in range(0, t, step):
-            I = functional.pad(planes[first : first + step, number, None], (left, left, top, top))
+            I = planes[first : first + step, number, None]
             p, turned = anatomy.probabilities(I, spacing), anatomy.probabilities(I.flip(2, 3), spacing).flip(2, 3)
             agreement[first : first + step, number] = overlap(p[:, 1:], turned[:, 1:]).cpu().numpy()
-            parts.append(((p + turned) / 2)[:, :, *inside].cpu())
+            parts.append(((p + turned) / 2).cpu())
             tell((number + (first + len(I)) / t) / k)
         p = torch.cat(parts)
         if t >= MIN_SMOOTHED_FRAMES:  # a cycle: the last frame is followed by the first
@@ -456,7 +450,7 @@ def segment(
     split = planes.split(scaled.numpy())
     I = torch.from_numpy(np.ascontiguousarray(split)).to(find_device(device))
     with torch.inference_mode(), threads_for(True, I[0, 0].numel()):
-        seen = look(I, planes.spacing, Anatomy(model), progress or (lambda part: None))
+        seen = look(I, planes.spacing, Anatomy(model, FIELD_MM), progress or (lambda part: None))
     labels = clean(seen.labels, planes.spacing)
     evidence = measure(labels, seen, split, planes.spacing)
     known = np.isfinite(evidence.confidence)  # the mean over a cine: no slice comes and goes by chance

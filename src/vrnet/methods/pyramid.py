@@ -13,7 +13,7 @@ from vrnet.networks.pyramid import PyramidNet
 from vrnet.variational.cascade import Cascade
 from vrnet.variational.data_terms import DATA_TERMS
 
-WIDTH = {2: 16, 3: 12}
+WIDTH = {2: 8, 3: 6}
 TERMS = ("L1", "L2", "none")
 WORD_FIELDS = {"image": "features", "uncorrelated": "correlation", "added": "moves"}
 """The field that each word after the shorthand sets, to itself. Names have them in this order."""
@@ -34,7 +34,7 @@ class Pyramid(Trainable):
     channels: int = 0
     """Further channels of the images, such as probabilities of structures."""
     width: int | None = None
-    """Channels of the features at full resolution; 16 in 2D and 12 in 3D where not given."""
+    """Channels of the features at full resolution; 8 in 2D and 6 in 3D where not given."""
     theta: float = 0.1
     """θ at the start, for images in [0, 1]."""
 

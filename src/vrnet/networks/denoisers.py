@@ -4,6 +4,7 @@ Displacements reach tens of voxels while images are in [0, 1]: fields are scaled
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import cast
 
 import torch
@@ -159,10 +160,17 @@ def flow(velocity: Field) -> Field:
     """exp(G₁ ∗ velocity): where the smoothed velocity, in voxels, carries each voxel within one unit of time."""
     with torch.autocast(velocity.device.type, enabled=False):  # products need single precision
         for n in velocity.shape[2:]:  # one product along each axis takes fewer kernels than `smooth` on a GPU
-            ones = torch.eye(n, dtype=velocity.dtype, device=velocity.device)
-            matrix = smooth(ones[None, None], (1.0, 0.0))[0, 0]
+            matrix = smoothing_matrix(n, velocity.dtype, velocity.device)
             velocity = torch.tensordot(velocity, matrix, dims=([2], [1]))  # the axis goes last: after all, all are back
     return exp(velocity)
+
+
+@lru_cache
+def smoothing_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "n n"]:
+    """G₁ along an axis of n voxels. Kept: it takes longer to make than to use."""
+    with torch.inference_mode(False):  # what is cached must serve autograd too
+        ones = torch.eye(n, dtype=dtype, device=device)
+        return smooth(ones[None, None], (1.0, 0.0))[0, 0]
 
 
 class InitialFlow(nn.Module):

@@ -20,7 +20,7 @@ from vrnet.variational.cascade import DataStep, State
 from vrnet.variational.data_terms import DataTerm
 from vrnet.variational.linearize import Field, Images
 
-GROWTH = (1, 2, 3, 4, 6)
+GROWTH = (1, 4, 6, 8, 10)
 """Channels of the encoder at strides 1, 2, 4, 8 and 16, as multiples of the width."""
 COMPARED_FEATURES, FEATURE_WEIGHT = 4, 0.2
 """How many features the data step compares, and how much one of them weighs beside an image at most."""
@@ -106,13 +106,11 @@ class Level(nn.Module):
 
 def correlate(F0: Features, F1: Features) -> Float[Tensor, "b k *s"]:
     """⟨F0(x), F1(x + k)⟩ of features of length 1, for the 3^d offsets k of at most a voxel along each axis."""
-    F0, F1 = functional.normalize(F0), functional.normalize(F1)
     for axis in range(2, F1.dim()):
         F1 = repeat_border(F1, axis, 1, 1)
+    scale0, scale1 = (F.square().sum(1).clamp(min=1e-12).rsqrt() for F in (F0, F1))
     found = []
     for offset in product(range(3), repeat=F0.dim() - 2):
-        moved = F1
-        for axis, start in enumerate(offset, start=2):
-            moved = moved.narrow(axis, start, F0.shape[axis])
-        found.append((F0 * moved).sum(1))
+        near = (slice(None), *(slice(start, start + n) for start, n in zip(offset, F0.shape[2:], strict=True)))
+        found.append((F0 * F1[near[0], :, *near[1:]]).sum(1) * scale0 * scale1[near])
     return torch.stack(found, dim=1)

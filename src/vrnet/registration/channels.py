@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import RelativeSpacing, relative_spacing, resize, smooth
@@ -57,23 +58,31 @@ def label_channels(
     return make(fixed), make(moving)
 
 
+FIELD_MM = 288.0
+"""The side of the slices that networks of hearts are trained on. Of images cut to the heart, which would be less, they
+lose the heart: these get a black margin."""
+
+
 @dataclass(frozen=True)
 class Anatomy:
     """A trained segmenter, which sees images at its own spacing."""
 
     segmenter: Trained
+    field_mm: float = 0.0
+    """Images that are shorter along an axis get a black margin up to this."""
 
     def probabilities(self, I: Float[Tensor, "b 1 *s"], spacing: Spacing) -> Float[Tensor, "b k *s"]:
         """How likely the background, and then each structure, is at each voxel of images in [0, 1]."""
-        net, own, shape = (
-            self.segmenter.models.on(I.device).eval().net,
-            self.segmenter.card.spacing_mm,
-            tuple(I.shape[2:]),
-        )
+        net, own = self.segmenter.models.on(I.device).eval().net, self.segmenter.card.spacing_mm
         assert isinstance(net, nn.Module)
-        seen = shape_at(own, shape, spacing or own)
+        sizes, h = I.shape[2:], spacing or own
+        margins = [max(0, round((self.field_mm / edge - n) / 2)) for n, edge in zip(sizes, h, strict=True)]
+        I = functional.pad(I, [margin for margin in reversed(margins) for _ in range(2)])
+        shape = tuple(I.shape[2:])
+        seen = shape_at(own, shape, h)
         found = [apply_padded(net, resize(one, seen)).float().softmax(1) for one in I[:, None]]
-        return torch.cat([resize(one, shape) for one in found])
+        inside = (slice(margin, margin + n) for margin, n in zip(margins, sizes, strict=True))
+        return torch.cat([resize(one, shape) for one in found])[:, :, *inside]
 
 
 LABELS_MATCHED = (
@@ -117,7 +126,8 @@ class ImageChannels:
             raise BadInput(f'{images_of}: register slices one by one (`slices="each"`; of arrays, slice_axis=), or '
                            'leave out `channels="anatomy"`')  # fmt: skip
         warn_if_far(segmenter, spacing)
-        return cls(kind, Anatomy(segmenter), 1.0 if own == kind else ANATOMY_WEIGHT)
+        anatomy = Anatomy(segmenter, FIELD_MM if file == ANATOMY else 0.0)
+        return cls(kind, anatomy, 1.0 if own == kind else ANATOMY_WEIGHT)
 
     @property
     def count(self) -> int:

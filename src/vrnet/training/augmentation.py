@@ -23,6 +23,8 @@ ELASTIC_POINTS = 8
 """Control points along each axis of an elastic map: smooth over about a fifth of the image."""
 BLUR_VOXELS = 1.5
 """The standard deviation of the Gaussian of a blurred image."""
+LEAST_CUT, LARGEST_CUT = 0.19, 0.47
+"""What is left to each side of the middle of an image that is cut, as a part of its length."""
 
 
 class RandomTransform(NamedTuple):
@@ -49,6 +51,8 @@ class RandomTransform(NamedTuple):
     """The logarithm of what intensities are multiplied by, at control points."""
     blur: Float[Tensor, "b"] | None = None
     """How far intensities go towards those of a blurred image."""
+    cut: Float[Tensor, "b d"] | None = None
+    """How far from the middle of the labels images are black, along each axis and as a part of its length."""
 
     def select(self, rows: slice, device: torch.device) -> "RandomTransform":
         """The part for some of the pairs, on a device; seeds stay on the CPU, where they are read."""
@@ -95,6 +99,9 @@ def draw_transform(
         more["bias"] = allowed.bias * draw_uniform(batch, 1, *[ELASTIC_POINTS] * d)
     if allowed.blur:
         more["blur"] = allowed.blur * torch.rand(batch)
+    if allowed.cut:
+        left = LEAST_CUT + (LARGEST_CUT - LEAST_CUT) * torch.rand(batch, d)
+        more["cut"] = torch.where(torch.rand(batch, 1) < allowed.cut, left, torch.inf)
     return RandomTransform(torch.cat([A, t[..., None]], dim=2), gamma, swap, **more)
 
 
@@ -131,9 +138,22 @@ def augment(
     if labels:
         fixed, moving = labels
         pairs.append(sample_pair(fixed.float(), moving.float(), transform, "nearest").to(fixed.dtype))
+        if transform.cut is not None:
+            box = box_about((pairs[1] > 0).any(1, keepdim=True), transform.cut)
+            pairs = [two * box for two in pairs]
     swap = beside(transform.swap, pair)
     exchanged = ((two, torch.cat(two.chunk(2, dim=1)[::-1], dim=1)) for two in pairs)
     return tuple(part for two, other in exchanged for part in torch.where(swap, other, two).chunk(2, dim=1))
+
+
+def box_about(mask: Bool[Tensor, "b 1 *s"], reach: Float[Tensor, "b d"]) -> Bool[Tensor, "b 1 *s"]:
+    """Where no axis is further from the middle of a mask than it may, in parts of its length; all, of an empty mask."""
+    inside = torch.ones_like(mask)
+    for axis, n in enumerate(mask.shape[2:], start=2):
+        x = torch.arange(n, device=mask.device).view(-1, *[1] * (mask.dim() - 1 - axis))
+        middle = (mask * x).flatten(1).sum(1) / mask.flatten(1).sum(1)
+        inside &= ~((x - beside(middle, mask)).abs() > n * beside(reach[:, axis - 2], mask))  # no NaN is further
+    return inside
 
 
 def sample_pair(I0: Images, I1: Images, transform: RandomTransform, mode: str) -> Float[Tensor, "b c2 *s"]:

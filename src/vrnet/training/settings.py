@@ -51,6 +51,9 @@ class Augmentation:
     """Intensities are multiplied by e^b, b being a smooth map with values of this at most."""
     blur: float = 0.0
     """How far, from 0 to 1, images are blurred at most, by a Gaussian of 1.5 voxels."""
+    cut: float = 0.0
+    """The probability that a pair is black outside a box about its labels, where these are trained on: as images are
+    that were cut to the heart, within a margin."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ PRESETS = {
     "segmenter": Training(
         steps=5_000, batch=12, rate=1e-3, hold=0.2, warm_up=200, clip=1.0, labels_weight=1.0,
         augmentation=Augmentation(
-            scale=0.4, gamma=0.5, contrast=0.3, brightness=0.1, noise=0.05, elastic=4.0, bias=0.3, blur=1.0
+            scale=0.4, gamma=0.5, contrast=0.3, brightness=0.1, noise=0.05, elastic=4.0, bias=0.3, blur=1.0, cut=0.2
         ),
     ),
     "segmenter-volumes": Training(
@@ -165,8 +168,8 @@ PRESETS = {
         STEADY, steps=3_000, alpha=0.1, similarity=DETAIL, smoothness="Bending", augmentation=TURNED,
     ),
     "pyramid-labels": replace(
-        STEADY, steps=5_000, alpha=0.1, similarity=DETAIL, smoothness="Bending", labels_weight=1.0,
-        augmentation=TURNED,
+        STEADY, steps=5_000, rate=6e-4, alpha=0.1, similarity=DETAIL, smoothness="Bending+60*Folding",
+        labels_weight=1.0, augmentation=replace(JITTERED, swap=0.3),
     ),
     "phantom": Training(steps=250, batch=2, rate=3e-3, alpha=0.05, validate_every=50),
 }  # fmt: skip
