@@ -12,13 +12,10 @@ from unittest.mock import patch
 WIDTH = 88
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Commands
-What `vrnet COMMAND --help` prints, for every command. An option that an earlier command has, too, is only named.
-`docs/make_commands.py` writes this page from the docstrings in `src/vrnet/app`. The [tutorial](tutorial.md) shows
-the commands at work.
+What `vrnet COMMAND --help` prints, written by `docs/make_commands.py`. Options of an earlier command are only named.
 
 Wrong input ends with one line that says what to do, and status 2. Status 3: all files are written, but the
 [verdict](verdict.md) is `failed`, or subjects of a cohort or data set are not done. Ctrl-C ends with status 130.
-Progress goes to the error stream, results to the output.
 
 ## Completion by the shell
 Run the lines of your shell once, and again after an update of vrnet; then open a new terminal:

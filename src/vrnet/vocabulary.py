@@ -43,8 +43,8 @@ class RegistrationOptions:
     """Match the histogram of MOVING to FIXED while registering, for larger intensity differences. Not for the beating
     heart."""
     channels: Channels = "auto"
-    """Match images also by what they show: by the probabilities of structures that the segmenter in the box finds
-    (anatomy), or by the labels given for both (labels). auto: as the method was trained; none for others."""
+    """Match images also by the probabilities of structures that the bundled segmenter finds (anatomy), or by the labels
+    given for both (labels). auto: as the method was trained; none for others."""
     folds: Folds = "repair"
     """Repair folds of the field with the smallest change that removes them, or keep the field as it is."""
     device: DeviceChoice = "auto"

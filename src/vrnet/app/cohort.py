@@ -20,18 +20,16 @@ WHOLE = "1/1"
 class Cohort:
     """Register, or track, every subject of a list, and say which to look at.
 
-    LIST.csv has one row per subject. Pairs are registered: columns subject, fixed and moving, optionally fixed_labels,
-    moving_labels, fixed_mask and moving_mask. Cines are tracked: columns subject and cine, optionally labels, and
-    frame, the one that they belong to, from 0. Further columns, such as group, are kept. Paths are relative to the
-    file.
+    LIST.csv has one row per subject. Pairs: columns subject, fixed and moving, optionally fixed_labels, moving_labels,
+    fixed_mask and moving_mask. Cines: columns subject and cine, optionally labels and their frame, from 0. Further
+    columns, such as group, are kept. Paths are relative to the file.
 
-    Writes in DIR: subjects/NAME, as `vrnet register` or `vrnet track` does; failures/NAME.json and NAME.txt, the reason
-    of a failure and the traceback; cohort.csv, one row per subject; summary.json; and index.html, a page that ranks the
-    subjects by how much they need a look.
+    Writes in DIR: subjects/NAME, as `vrnet register` or `vrnet track` does; failures/NAME.json and NAME.txt, with the
+    traceback; cohort.csv, one row per subject; summary.json; and index.html, which ranks the subjects by how much they
+    need a look.
 
     It may be stopped at any moment and started again: what is done is not repeated, unless its method, parameters,
-    version or inputs changed. The exit status is 0 when every subject is done, whatever the verdicts; 3 where some
-    failed or are left to another run; 130 after Ctrl-C.
+    version or inputs changed. The exit status is 0 if every subject is done, whatever the verdicts; 3 if not.
     """
 
     list_file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="LIST.csv")] = None
@@ -39,30 +37,29 @@ class Cohort:
     out: args.Folder
     """Folder for the results; made if it is not there."""
     scan: args.OptionalFolder = None
-    """Instead of a list, a folder in the layout of ACDC or BIDS: writes its list, DIR/pairs.csv or DIR/cines.csv."""
+    """Only write the list of a folder in the layout of ACDC or BIDS: DIR/pairs.csv or DIR/cines.csv."""
     cines: bool = False
     """With --scan: list the cines, also where there are pairs of ED and ES."""
     dry_run: bool = False
-    """Say what is done already, what would be done and what is missing, and do nothing."""
+    """Say what is done, what would be done and what is missing; do nothing."""
     retry: bool = False
-    """Try those again that could not be done."""
+    """Try failed subjects again."""
     keep: bool = False
-    """Replace no result: end with status 2 where method, parameters, version or inputs changed."""
+    """Replace no result: end with status 2 if one would be."""
     skip_broken: bool = False
-    """Go on where files of the list are missing: those subjects fail. Otherwise nothing is done."""
+    """Go on if files of the list are missing: those subjects fail. Otherwise nothing is done."""
     jobs: args.Jobs = 1
     """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS|FILE")] = None
     """A Dask scheduler, such as tcp://host:8786, or the file that it wrote; workers must see the images and DIR."""
     shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = WHOLE
-    """Do every N-th subject from the I-th on, I from 1 to N: for array jobs that share a list without Dask."""
+    """Do every N-th subject from the I-th on, for array jobs that share a list without Dask."""
     bids: bool = False
-    """Name results as BIDS derivatives, with a dataset_description.json. Pairs also get the transform back."""
+    """Name results as BIDS derivatives. Pairs also get the transform back."""
     method: args.Name = "default"
     """Any name that `vrnet methods` lists."""
     label_names: args.LabelNamesText = None
-    """What the labels are called in pages; SET: acdc, ukbb, hippocampus or freesurfer. Of cines they say which labels
-    are RV, Myo and LV."""
+    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer. For cines, which are RV, Myo and LV."""
     options: args.Group[RegistrationOptions]
     report: bool = False
     """Write the page and the pictures of each subject."""

@@ -26,12 +26,11 @@ OF_A_PAIR = (
 class Evaluate:
     """Measure a method, or a transform by any tool: on a pair (--fixed, --moving), or on a data set (--data, --root).
 
-    A data set is measured under its protocol. On a pair, a transform.nii.gz of `vrnet register` is judged as it was
-    found: inside the masks, after the affine start and in the matched intensities that metrics.json beside it records.
-    --ignore-recorded uses nothing of this.
+    A data set is measured under its protocol. On a pair, a transform.nii.gz of `vrnet register` is judged as `vrnet
+    report` does.
 
-    Of a pair there is a verdict, as in `vrnet register`: where it is failed, the exit status is 3, but for `identity`.
-    Of a data set, it is 3 where subjects could not be measured.
+    The exit status is 3 if the verdict on a pair is failed, but for `identity`, or if subjects of a data set could not
+    be measured.
     """
 
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD", help_behavior_hint="")] = "default"
@@ -48,21 +47,20 @@ class Evaluate:
     space: Space = "LPS"
     """Which way x and y run in the points: LPS or RAS."""
     slices: Slices = "auto"
-    """Of a stack, register each slice within itself, or all together."""
+    """Register a stack slice by slice (each) or as a volume (together)."""
     conditions: args.Group[args.EvaluationOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A data set (acdc, acdc-cycles, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that
     `vrnet prepare` wrote."""
     folds: Literal["auto", "repair", "keep"] = "auto"
-    """Repair the folds of what the method finds, or keep them. auto: repair on a pair, keep on a data set."""
+    """auto: repair on a pair, keep on a data set."""
     channels: Channels = "auto"
-    """Match images also by the probabilities of structures (anatomy), or by their labels, whose overlap is then no
-    test. auto: as the method was trained; none for others."""
+    """As in `vrnet register`; the overlap of matched labels is no test."""
     split: args.Name = "test"
-    """Which subjects: any split named in split.csv."""
+    """Any split named in split.csv."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None
-    """Of a pair, a .json file; of a data set, a folder for metrics.csv, summary.json and subjects/NAME, what is known
-    of each subject so far: stopped and started again, it goes on from there."""
+    """Of a pair, a .json file; of a data set, a folder for metrics.csv, summary.json and subjects/NAME. Started again,
+    it continues from these."""
     jobs: args.Jobs = 1
     """Of a data set, so many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     method_options: args.Group[args.MethodOptions]

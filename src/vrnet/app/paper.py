@@ -31,10 +31,9 @@ class Paper:
     hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots,
     denoising, strain (of what benchmarks/strain.py measured).
 
-    What is missing is trained and measured first, networks last, and kept in DIR: one folder per method, with one row
-    per subject. Ctrl-C and SIGTERM stop; the same command goes on. Without the folder of their data sets, the tables
-    ukbb and cmr3d are made on phantoms. Writes tables in DIR/tables, as Markdown, CSV and LaTeX, and figures in
-    DIR/figures, with their numbers.
+    What is missing is trained and measured first, and kept in DIR: one folder per method, with one row per subject. The
+    same command continues a stopped one. Without --root, the tables ukbb and cmr3d are made on phantoms. Writes
+    DIR/tables, as Markdown, CSV and LaTeX, and DIR/figures, with their numbers.
 
     claims needs no NAME: it compares what is measured with each claim of the paper, with 95 % intervals, in
     DIR/claims.csv, and in DIR/comparisons.csv the methods with each other.
@@ -51,21 +50,21 @@ class Paper:
     budget: Literal[
         "paper", "augmented", "cycles", "cycles-augmented", "short", "central", "consistent", "long", "quick"
     ] = "short"
-    """What is spent on each learned method. paper: its width and steps; augmented: the same with augmentation; cycles,
-    cycles-augmented: as these, of ACDC with every frame of the cycle (data set acdc-cycles), and the weights of the
-    last step; short: narrow networks and a tenth of the steps; central: as short, with smoothness of central
-    differences; consistent: as short, with pairs in both directions and a loss of more parts; long: as consistent, with
-    three times the steps; quick: a few steps on small phantoms."""
+    """How learned methods are trained. paper: its width and steps; augmented: the same with augmentation; cycles,
+    cycles-augmented: as these, with every frame of the cycle (data set acdc-cycles) and the weights of the last step;
+    short: narrow networks and a tenth of the steps; central: as short, with smoothness of central differences;
+    consistent: as short, with inverse consistency; long: as consistent, with three times the steps; quick: a few steps
+    on small phantoms."""
     quick: bool = False
-    """Short for --budget quick: to see that all works, in minutes on a CPU."""
+    """Short for --budget quick, in minutes on a CPU."""
     seeds: int = 1
-    """Train each learned method so often, at least; all that are there are used."""
+    """Train each learned method at least so often; all results are used."""
     alphas: Annotated[tuple[float, ...], tyro.conf.arg(metavar="A A ...")] = ()
-    """Of a table: train each learned method with each of these weights of smoothness, and take the best on validation.
-    alphas.csv keeps the scores. Without this option, α is chosen by scores that are kept, where all methods of the
-    table have two or more of the same weights; else it is the budget's."""
+    """Of a table: train each learned method with each of these weights of smoothness, and take the best on validation
+    (alphas.csv). Without this option, α is chosen by scores in alphas.csv, if all methods of the table have two or more
+    of the same weights; else it is the budget's."""
     measured_only: bool = False
-    """Of a table: only the rows that are measured already; it names the others, and trains nothing."""
+    """Of a table: only rows that are already measured; train nothing."""
     jobs: args.Jobs = 1
     """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     source_options: args.Group[args.SourceOptions]

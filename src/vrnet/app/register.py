@@ -22,10 +22,10 @@ class Register:
 
     Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
     SimpleITK, ANTs and 3D Slicer read; metrics.json; affine.tfm, an affine start, which transform.nii.gz includes;
-    warped_labels.nii.gz, given moving labels; with --report, report.html and overview.png. They replace those of an
-    earlier run; other files are never replaced.
+    warped_labels.nii.gz, given moving labels; with --report, report.html and overview.png. Results of an earlier run
+    are replaced, other files never.
 
-    Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
+    Ends with a verdict: good, look or failed (exit status 3), the reasons, and what to try.
     """
 
     fixed: args.FixedFile
@@ -35,14 +35,14 @@ class Register:
     out: args.Folder
     """Folder for the results; made if it is not there."""
     method: args.Name = "default"
-    """Any name that `vrnet methods` lists. default: short-axis, a model in the box, for 2D images and for stacks
-    registered slice by slice, if they show a short-axis heart; Gaussian-LNCC for the rest."""
+    """Any name that `vrnet methods` lists. default: the bundled model short-axis for 2D images and slices that show a
+    short-axis heart; Gaussian-LNCC for the rest."""
     labels: args.Group[args.LabelOptions]
     masks: args.Group[args.MaskOptions]
     options: args.Group[RegistrationOptions]
     report: bool = False
-    """Write report.html and overview.png too; where short-axis registers, also volumes and ejection fractions, by a
-    network unless there are labels."""
+    """Write report.html and overview.png; with short-axis also volumes and ejection fractions, by a network unless
+    there are labels."""
     method_options: args.Group[args.MethodOptions]
 
     def run(self) -> None:
@@ -66,8 +66,8 @@ class Register:
 class Demo:
     """Register a made-up beating heart, and show how well that went.
 
-    A phantom's end-systole is registered to its end-diastole. Its true motion is known, and so is the error that is
-    left. Writes the images and what `vrnet register --report` writes.
+    A phantom's end-systole is registered to its end-diastole; the true motion is known. Writes the images and what
+    `vrnet register --report` writes.
     """
 
     out: args.Folder = Path("demo")
@@ -99,12 +99,10 @@ class Demo:
 class Report:
     """Make the page of a transform by any tool: vrnet, ANTs, SimpleITK, elastix, 3D Slicer.
 
-    The page is what `vrnet register --report` writes. Given a folder, metrics.json and overview.png are written too.
+    The page is what `vrnet register --report` writes. A transform.nii.gz of `vrnet register` is judged as it was found:
+    inside the masks, after the affine start and in the matched intensities that metrics.json beside it records.
 
-    A transform.nii.gz of `vrnet register` is judged as it was found: inside the masks, after the affine start and in
-    the matched intensities that metrics.json beside it records. --ignore-recorded uses nothing of this.
-
-    Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
+    Ends with a verdict, as `vrnet register` does.
     """
 
     transform: args.TransformFile

@@ -28,15 +28,15 @@ LABELLED = LABELS, VOLUMES, STRAIN, SLICES, SEEN
 class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
-    CINE may be the folder of a DICOM study: of its series, the largest stack of parallel slices that were seen over
-    time is tracked. Labels are a map of the reference with 1 RV, 2 wall, 3 cavity. Without any, the network finds them
-    in short-axis images, and takes end-diastole for the reference; with --labels none, motion alone is found.
+    CINE may be the folder of a DICOM study, of which the largest stack of parallel slices over time is tracked. Labels
+    are a map of the reference with 1 RV, 2 wall, 3 cavity. Without any, the network finds them in short-axis images,
+    and the reference is end-diastole; with --labels none, only the motion is found.
 
-    Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; with labels, given or found by the network in
-    short-axis images, also labels.nii.gz, volumes.csv, strain.csv, slices.csv, and what the network finds in each
-    frame, segmented.nii.gz. Results of an earlier run are replaced, other files never. See docs/cine.md.
+    Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; with labels, given or by the network, also
+    labels.nii.gz, volumes.csv, strain.csv, slices.csv, and what the network finds in each frame, segmented.nii.gz.
+    Results of an earlier run are replaced, other files never. See docs/cine.md.
 
-    Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
+    Ends with a verdict: good, look or failed (exit status 3), the reasons, and what to try.
     """
 
     cine: args.CineFile
@@ -98,8 +98,8 @@ class Measure:
     """Measure a tracked cine again: with other labels, or to add the page. Nothing is tracked.
 
     DIR is what `vrnet track` wrote. Its labels.nii.gz, volumes.csv, strain.csv, slices.csv and summary.json are written
-    anew, and with --report the page; transforms stay. Labels may be those of any frame: correct those of one frame of
-    labels.nii.gz, save them as a file of their own, and give its number.
+    anew, and with --report the page. Labels may be those of any frame: correct one frame of labels.nii.gz, save it as a
+    file, and give its number.
 
     Ends as `vrnet track` does.
     """
@@ -107,9 +107,9 @@ class Measure:
     tracked: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """The folder of a tracked cine."""
     labels: args.OptionalFile = None
-    """Label map of one frame: 1 RV, 2 wall, 3 cavity. Those of before, if none are given."""
+    """Label map of one frame: 1 RV, 2 wall, 3 cavity. Without it, the labels of DIR."""
     frame: int | None = None
-    """The frame of the labels, from 0; the reference, if none is given."""
+    """The frame of the labels, from 0; without it, the reference."""
     label_names: args.LabelNamesText = None
     """What the labels are, if not as above; SET: acdc, ukbb."""
     cine: args.OptionalFile = None
@@ -367,11 +367,10 @@ def write_results(
 class Segment:
     """Find the ventricles in short-axis cine MR: in one slice, a stack of slices, or every frame of a cine.
 
-    Writes a label map on the grid of IMAGE: 1 RV, 2 wall of the LV, 3 its cavity. Slices of which the network is unsure
-    get no labels. See docs/cine.md.
+    Writes a label map on the grid of IMAGE: 1 RV, 2 wall of the LV, 3 its cavity. Unsure slices get no labels. See
+    docs/cine.md.
 
-    Ends with a verdict: good, look or failed, and the reasons. Where it is failed, as in other organs and other views,
-    the exit status is 3.
+    Ends with a verdict: good, look or failed (exit status 3, as in other organs and views), and the reasons.
     """
 
     image: args.ImageFile

@@ -55,9 +55,9 @@ class Train:
     """Train a learned method; without labels, unless --labels-weight, --batch-dice, --channels or the preset asks for
     them.
 
-    Writes in RUN: config.json, all that makes the run what it is; weights.safetensors, the model that was best on
-    validation, for `--weights`; metrics.csv, one row per validation; logs for tensorboard; and checkpoint.safetensors,
-    from which `--resume` goes on. Ctrl-C and SIGTERM stop after the step under way.
+    Writes in RUN: config.json; weights.safetensors, the model that was best on validation; metrics.csv, one row per
+    validation; logs for tensorboard; and checkpoint.safetensors, for `--resume`. Ctrl-C and SIGTERM stop after the
+    current step.
     """
 
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
@@ -72,18 +72,16 @@ class Train:
     start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL|FILE")] = None
     """Fine-tune: begin with weights of METHOD, those of a model in the box, such as short-axis, or those of a file."""
     channels: Literal["none", "anatomy"] = "none"
-    """anatomy: the probabilities of structures are further channels of the images. Segmenters are trained first, in
-    RUN/anatomy, with labels: one on each half of the subjects, for the other half, and one on all, which lies beside
-    the weights, for use."""
+    """anatomy: the probabilities of structures are further channels of the images. Segmenters are trained first, with
+    labels, in RUN/anatomy: see docs/training.md."""
     segmenters: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Do not train segmenters: take those of another run, from its folder anatomy."""
+    """Take the segmenters of another run, from its folder anatomy."""
     segmenter_steps: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """How long each segmenter is trained; 5000 steps where not given, 3000 in 3D."""
     cross_fit: bool = True
-    """With --no-cross-fit, one segmenter makes the channels of the subjects that it was trained on too: to see what
-    cross-fitting brings."""
+    """With --no-cross-fit, one segmenter makes the channels of all subjects."""
     resume: bool = False
-    """Go on with the run in RUN, as if it had not been interrupted."""
+    """Continue the run in RUN."""
     devices: int = 1
     """GPUs (on a CPU, processes) of each machine."""
     nodes: int = 1

@@ -16,9 +16,8 @@ from vrnet.vocabulary import Interpolation, Space
 class Apply:
     """Bring an image, or a label map, to FIXED through a transform, or through several at once.
 
-    A point of FIXED goes through TRANSFORM first, then through each --then in the order given, and ends in MOVING:
-    `vrnet apply a_to_b.nii.gz C --then b_to_c.nii.gz --reference A`. MOVING is interpolated once. (antsApplyTransforms
-    lists the same transforms the other way round.)
+    A point of FIXED goes through TRANSFORM first, then through each --then in the order given (the reverse of
+    antsApplyTransforms): `vrnet apply a_to_b.nii.gz C --then b_to_c.nii.gz --reference A`. MOVING is interpolated once.
     """
 
     transform: args.TransformFile
@@ -68,9 +67,8 @@ class Apply:
 class Invert:
     """Write the transform from MOVING to FIXED, and say how exact it is.
 
-    The inverse of an affine map, such as affine.tfm, is one too: write it as .tfm or .h5. Of another, random points of
-    the region that moves are taken to MOVING and back to FIXED. Where the transform folds it has no inverse; the
-    distance left there tells.
+    The inverse of an affine map, such as affine.tfm, is one too: write it as .tfm or .h5. For others the error is that
+    of random points of the region that moves, taken to MOVING and back; it is large where the transform folds.
     """
 
     transform: args.TransformFile

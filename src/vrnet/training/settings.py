@@ -83,14 +83,13 @@ class Training:
     labels_weight: float = 0.0
     """The weight of labels in the loss (soft Dice). Above 0, all subjects that are trained on need labels."""
     batch_dice: float = 0.0
-    """The weight of batch Dice in the loss: soft Dice of all pairs of a step taken as one, so that a structure counts
-    by its size, as in the Dice of whole stacks. Above 0, all subjects that are trained on need labels; and a small rate
-    is needed, such as 1.5e-4: at 3e-4 trainings went astray."""
+    """The weight of batch Dice in the loss: soft Dice of all pairs of a step together. Above 0, all subjects that are
+    trained on need labels, and the rate must be small, such as 1.5e-4."""
     augmentation: Augmentation | None = field(default_factory=Augmentation)
-    """Random changes of the images, which the paper does not make: they are turned, flipped, scaled, shifted and
-    brightened, and fixed and moving exchanged. Without it, or with --no-augment, they stay as they are."""
+    """Random changes of the images, which the paper does not make: rotation, flips, scale, shift, brightness, and
+    exchange of fixed and moving. With --no-augment there are none."""
     precision: Literal["bf16", "float32"] = "bf16"
-    """The numbers that networks compute with on a GPU; warps, data steps and the loss are always float32."""
+    """Of networks on a GPU; warps, data steps and the loss are always float32."""
     recompute: bool = False
     """Gradient checkpointing: half the memory or less, for about a third more time."""
     validate_every: int = 500
