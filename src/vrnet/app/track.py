@@ -131,7 +131,7 @@ class Measure:
             source.check_apart(self.tracked, LABELLED, self.report)
             if source.labels is not None:
                 result = result.with_labels(source.labels, source.frame, label_names=source.label_names)
-            elif result.seen is not None and result.seen.level != "failed":
+            else:
                 result = result.with_seen_labels()
             write(result, self.tracked, self.report, source, stage, with_transforms=False)
         tell(result, self.tracked)

@@ -105,8 +105,9 @@ class CineResult:
         )  # fmt: skip
 
     def with_seen_labels(self) -> "CineResult":
-        """The same motion, measured by what the network finds in the reference."""
-        assert self.seen is not None
+        """The same motion, measured by what the network finds in the reference; as it is where that is not a heart."""
+        if self.seen is None or self.seen.level == "failed" or not self.seen.frames[self.frame].any():
+            return self
         labels = Image(self.seen.frames[self.frame], self.cine.grid, self.seen.model)
         known = read_labels(labels, self.cine, None, {})
         return replace(self, reference_labels=known[0], heart=known[1], label_names={}, given_labels=None)
@@ -125,7 +126,7 @@ class CineResult:
         if self.volumes is None or self.carried is None:
             return {}
         found = {"measured": self.volumes.ejection_fractions_percent}
-        if self.seen is not None:
+        if self.seen is not None and self.seen.level != "failed":
             of_motion = volumes(self.carried, self.cine.grid.spacing, self.frame, self.heart)
             found |= {"by motion alone": of_motion.ejection_fractions_percent}
             found |= {"by the network alone": self.seen.ejection_fractions_percent}
@@ -365,9 +366,9 @@ def track(
     plan, tell = plan_tracking(whole, method, slices, device, channels), progress or (lambda part: None)
     seen = segment(whole, device=device, progress=lambda part: tell(SEGMENTING * part)) if labels is not None else None
     if frame is None:
-        frame = seen.end_diastole if seen is not None and not is_given else 0
-    start = perf_counter()
-    fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(SEGMENTING + (1 - SEGMENTING) * part))
+        frame = seen.end_diastole if seen is not None and seen.level != "failed" and not is_given else 0
+    start, done = perf_counter(), 0.0 if seen is None else SEGMENTING
+    fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(done + (1 - done) * part))
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
     axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
     # As they come back from files, so that what is measured from these later is equal to the last digit.
@@ -386,7 +387,7 @@ def track(
         None if turning is None else str(turning), None if refinement is None else str(refinement),
         plan.channels.kind, **of_labels, seen=seen,
     )  # fmt: skip
-    return result if known or seen is None or seen.level == "failed" else result.with_seen_labels()
+    return result if known else result.with_seen_labels()
 
 
 def check_frame(frame: int, cine: Cine) -> int:
