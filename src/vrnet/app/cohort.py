@@ -21,9 +21,9 @@ class Cohort:
     """Register, or track, every subject of a list, and say which to look at.
 
     LIST.csv has one row per subject. Pairs are registered: columns subject, fixed and moving, optionally fixed_labels,
-    moving_labels, fixed_mask and moving_mask. Cines are tracked: columns subject and cine, optionally labels, and
-    frame, the one that they belong to, from 0. Further columns, such as group, are kept. Paths are relative to the
-    file.
+    moving_labels, fixed_mask and moving_mask. Cines are tracked: columns subject and cine, optionally labels, which the
+    network finds otherwise, and frame, the one that they belong to, from 0. Further columns, such as group, are kept.
+    Paths are relative to the file.
 
     Writes in DIR: subjects/NAME, as `vrnet register` or `vrnet track` does; failures/NAME.json and NAME.txt, the reason
     of a failure and the traceback; cohort.csv, one row per subject; summary.json; and index.html, a page that ranks the
