@@ -153,17 +153,17 @@ def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> S
     size = counted(len(stacks[0]), "slice")
     if len(stacks) > 1 and len(stacks[1]) == len(stacks[0]):
         alike = {str(key[0]) for stack in stacks if len(stack) == len(stacks[0]) for key, _ in stack.values()}
-        raise BadInput(f"{path} holds several cines of {size} each, {', '.join(sorted(alike))}: name the series of one, "
-                       "by its number or a part of its description (--series)")  # fmt: skip
-    taken, told = {key for key, _ in stacks[0].values()}, []
+        told = f"{path} holds several cines of {size} each, {', '.join(sorted(alike))}"
+        raise BadInput(f"{told}: name the series of one, by its number or a part of its description (--series)")
+    taken, lines = {key for key, _ in stacks[0].values()}, []
     for key in sorted(parts, key=lambda key: (key[0].number, key[1])):
         places, reason = places_of(parts[key]), left.get(key)
         shown = f"{counted(len(places), 'slice')} x {counted(max(map(len, places)), 'frame')}"
         fate = f"left, {reason or f'no part of a stack of {size}'}"
         if key in taken:
             fate = "taken" + (f", but for what was {reason}" if reason else "")
-        told.append(f"{key[0]}, {shown} of {' x '.join(map(str, key[1][2]))} pixels: {fate}")
-    return Study([frame for _, place in stacks[0].values() for frame in place], tuple(told))
+        lines.append(f"{key[0]}, {shown} of {' x '.join(map(str, key[1][2]))} pixels: {fate}")
+    return Study([frame for _, place in stacks[0].values() for frame in place], tuple(lines))
 
 
 def is_beside(places: list[list[Frame]], stack: Iterable[list[Frame]]) -> bool:
