@@ -239,6 +239,16 @@ def test_muscle_in_the_cavity_is_evidence_of_motion_that_was_missed(exact):
     assert any("looks like muscle" in reason for reason in missed.verdict.reasons)
 
 
+def test_volumes_are_not_looked_at_slice_by_slice(beat, exact, monkeypatch):
+    """Which would take minutes, and the network knows slices alone."""
+    grid = Grid.plain(GRID.shape, (1.8, 1.8, 2.0))
+    found = TrackedMotion(exact.fields, exact.fields[:2], (None,) * len(exact.fields))
+    monkeypatch.setattr("vrnet.cardiac.cine.track_motion", lambda *given: found)
+    monkeypatch.delattr("vrnet.cardiac.cine.segment")
+    result = track(Cine(beat.frames.numpy(), grid), "TV-L1")
+    assert (result.frame, result.seen, result.labels) == (0, None, None)
+
+
 def test_what_is_no_heart_to_the_network_is_measured_by_nothing(exact):
     """Neither the reference nor an ejection fraction is taken from it, nor a frame of which it shows nothing."""
     maps = np.stack([exact.reference_labels.array] * len(exact.cine))

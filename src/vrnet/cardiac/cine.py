@@ -348,7 +348,7 @@ def track(
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. Networks track at most 20 frames; a solver
     refines all of them. With `labels` of the reference, every frame gets labels, and there are volumes and strain.
-    "auto" lets the network in the box find the ventricles of a short-axis cine, with end-diastole for the reference
+    "auto" lets the network in the box find the ventricles of short-axis slices, with end-diastole for the reference
     unless a `frame` is given; None measures nothing. Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its
     cavity; a lone value is the wall, but a lone 3 that encloses little the cavity), unless `heart` says otherwise, or
     `label_names`, such as "3=RV,2=Myo,1=LV", which names other structures too. Where no method is named, the bundled
@@ -364,7 +364,9 @@ def track(
     check_frame(frame or 0, whole)
     known = read_labels(labels, whole, heart, names) if is_given and labels is not None else ()
     plan, tell = plan_tracking(whole, method, slices, device, channels), progress or (lambda part: None)
-    seen = segment(whole, device=device, progress=lambda part: tell(SEGMENTING * part)) if labels is not None else None
+    seen = None
+    if labels is not None and not whole.grid.is_volume:
+        seen = segment(whole, device=device, progress=lambda part: tell(SEGMENTING * part))
     if frame is None:
         frame = seen.end_diastole if seen is not None and seen.level != "failed" and not is_given else 0
     start, done = perf_counter(), 0.0 if seen is None else SEGMENTING
