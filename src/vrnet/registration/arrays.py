@@ -234,7 +234,7 @@ class Plan:
             from vrnet.cardiac.anatomy import has_heart_slice
 
             where: DeviceChoice = "cpu" if str(device) == "cpu" else "auto"
-            is_heart = any(has_heart_slice(image, where) for image in shown())
+            is_heart = any(has_heart_slice(image, where) for image in (shown() if shown else ()))
             notes.extend([] if is_heart else [NO_HEART])
             return is_heart
 
