@@ -384,7 +384,7 @@ def test_the_table_has_the_numbers_of_each_summary(tracked):
 
 @pytest.mark.release
 def test_what_is_not_labelled_has_empty_cells(cines, vrnet, tmp_path):
-    """A subject whose labels have no wall, and one who has no labels, beside one who has all."""
+    """A subject whose labels have no wall, beside one who has all, and one whose labels the network finds."""
     folder = cines.parent
     labels = sitk.ReadImage(str(folder / "1_gt.nii.gz"))
     sitk.WriteImage(labels * sitk.Cast(labels != 2, labels.GetPixelID()), str(folder / "cavities.nii.gz"))
@@ -394,8 +394,9 @@ def test_what_is_not_labelled_has_empty_cells(cines, vrnet, tmp_path):
     status, _, err = vrnet("cohort", other, "--out", tmp_path, *QUICK)
     assert status == 0, err
     found = {row["subject"]: row for row in rows(tmp_path)}
-    for column, known in {"mass_g": {"all"}, "lv_largest_ml": {"all", "cavities"}}.items():
+    for column, known in {"mass_g": {"all", "none"}, "lv_largest_ml": {*given}}.items():
         assert {name for name, row in found.items() if row[column]} == known
+    assert [found[name]["volumes_by"] for name in given] == ["given labels", "given labels", "network"]
     volumes = list(csv.DictReader((tmp_path / "subjects" / "cavities" / "volumes.csv").open(newline="")))
     assert {row["wall_ml"] for row in volumes} == {""}
     assert all(float(row["lv_ml"]) > 0 for row in volumes)
@@ -442,6 +443,7 @@ def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, 
     moved = {f"sub-heart2_from-frame0{k}_to-frame01_mode-image_xfm.nii.gz" for k in range(FRAMES)}
     assert names == moved | {
         "sub-heart2_desc-tracked_dseg.nii.gz",
+        "sub-heart2_desc-segmented_dseg.nii.gz",
         "sub-heart2_desc-volumes_metrics.csv",
         "sub-heart2_desc-slices_metrics.csv",
         "sub-heart2_desc-strain_metrics.csv",

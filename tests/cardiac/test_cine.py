@@ -12,6 +12,7 @@ from tests.cardiac.cines import CLOSED, exact_result, with_labels_of, without_la
 from tests.phantoms import cycle
 from vrnet import BadInput, Cine, CineResult, Grid, Image, InputWarning, Tracking, Transform, track
 from vrnet.app.track import result_table
+from vrnet.cardiac.anatomy import Segmentation
 from vrnet.cardiac.labels import read_labels
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import read_label_names
@@ -236,3 +237,27 @@ def test_muscle_in_the_cavity_is_evidence_of_motion_that_was_missed(exact):
     missed = replace(exact, fields=np.zeros_like(exact.fields))
     assert missed.evidence.whole["muscle_in_cavity"].value == missed.muscle_in_cavity.whole.max() > 0.22
     assert any("looks like muscle" in reason for reason in missed.verdict.reasons)
+
+
+def test_volumes_are_not_looked_at_slice_by_slice(beat, exact, monkeypatch):
+    """Which would take minutes, and the network knows slices alone."""
+    grid = Grid.plain(GRID.shape, (1.8, 1.8, 2.0))
+    found = TrackedMotion(exact.fields, exact.fields[:2], (None,) * len(exact.fields))
+    monkeypatch.setattr("vrnet.cardiac.cine.track_motion", lambda *given: found)
+    monkeypatch.delattr("vrnet.cardiac.cine.segment")
+    result = track(Cine(beat.frames.numpy(), grid), "TV-L1")
+    assert (result.frame, result.seen, result.labels) == (0, None, None)
+
+
+def test_what_is_no_heart_to_the_network_is_measured_by_nothing(exact):
+    """Neither the reference nor an ejection fraction is taken from it, nor a frame of which it shows nothing."""
+    maps = np.stack([exact.reference_labels.array] * len(exact.cine))
+    seen = Segmentation(exact.cine, maps, np.full((5, 3), 0.9), (), (), {}, "failed", ("No heart.",))
+    assert {*replace(exact, seen=seen).ejection_fractions_percent} == {"measured"}
+    alone = replace(without_labels(exact), seen=seen)
+    assert alone.with_seen_labels() is alone
+    maps = maps.copy()
+    maps[0] = 0
+    alone = replace(alone, seen=replace(seen, labels=maps, level="look", reasons=("In 20 % of the frames none.",)))
+    assert alone.with_seen_labels().volumes is None
+    assert any(note.startswith("Nothing was measured: In 20 %") for note in alone.notes())

@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from tests.phantoms import cycle
 from vrnet import BadInput, Cine, Grid, Image, InputWarning
-from vrnet.cardiac.labels import OF_MOTION, interpret_labels, open_slices, read_labels, reconcile
+from vrnet.cardiac.labels import OF_MOTION, heart_of, interpret_labels, open_slices, read_labels, reconcile
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import read_label_names
 from vrnet.images.io import read_cine
@@ -176,3 +176,12 @@ def test_labels_reconciled_lie_between_both_outlines(across):
     assert_array_equal(left, value[heart(10, 20)])
     assert (between == 7).any()
     assert_array_equal(reconcile(value[carried], carried, own, tuple(spacing), across), value[carried])
+
+
+@pytest.mark.parametrize(("names", "of_seen"), [("5=Myo", (2,)), ("9=LV", (3,)), ("7=RV", (1,))])
+def test_a_map_of_one_part_is_reconciled_in_that_part_alone(labels, names, of_seen):
+    heart = heart_of(read_label_names(names))
+    (value,) = read_label_names(names)
+    seen = labels[None].astype(np.uint8)
+    carried = np.where(np.isin(seen, of_seen), value, 0).astype(np.uint8)
+    assert_array_equal(reconcile(carried, seen, heart, GRID.spacing, 2), carried)

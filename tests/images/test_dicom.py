@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -171,6 +173,32 @@ def test_a_slice_that_was_taken_again_counts_and_the_earlier_one_is_told_of(tmp_
     add(folder, 9, "cine_sa_again", at(1), CINE[..., 1:2])
     check_read(folder, STEP_MS * np.arange(4) + 5)
     assert any("left, taken again by series 9 (cine_sa_again)" in line for line in read_cine(folder).study)
+
+
+def test_slices_of_one_series_that_were_taken_again_count_where_they_are(tmp_path):
+    """Also where the first time was broken off."""
+    folder = tmp_path / "study"
+    add(folder, 7, "cine_sa", cine=CINE, skip=[(2, 0), (3, 0)])
+    add(folder, 9, "cine_sa_again", at(0), CINE[..., :1])
+    check_read(folder, STEP_MS * np.arange(4) + 5)
+    first, again = read_cine(folder).study
+    assert first.endswith("taken, but for what was taken again by series 9 (cine_sa_again)")
+    assert again.endswith("taken")
+
+
+def test_slices_beside_the_stack_in_its_plane_are_no_part_of_it(tmp_path):
+    folder = tmp_path / "study"
+    add(folder, 7, "cine_sa")
+    beside = Grid.of(STACK.shape, STACK.spacing, np.add(STACK.origin, 40 * STACK.axes[:, 0]), STACK.axes)
+    add(folder, 9, "cine_rv", replace(beside, shape=(*STACK.shape[:2], 1)), CINE[..., :1])
+    check_read(folder, STEP_MS * np.arange(4) + 5)
+
+
+def test_a_number_names_a_series_though_descriptions_have_it_too(tmp_path):
+    folder = tmp_path / "study"
+    add(folder, 2, "cine")
+    add(folder, 12, "cine_2ch", make_grid((12, 10, 3), (1.3, 0.7, 6.0), (0.0, 0.0, 0.0), np.eye(3)), CINE[..., :3])
+    assert [line.endswith("taken") for line in read_cine(folder, "2").study] == [True, False]
 
 
 def test_of_cines_alike_one_is_chosen_by_its_series(tmp_path):

@@ -83,8 +83,7 @@ def test_a_network_that_is_unsure_makes_no_good_tracking_of_its_own_outlines(exa
     own = seen_as(exact, exact.carried, "look", ("The network is not sure.",))
     assert own.verdict.level == "look"
     assert own.verdict.reasons == ("The network is not sure.",)
-    given = replace(own, given_labels=(0, own.reference_labels))
-    assert given.verdict.level == "good"
+    assert own.with_labels(own.reference_labels).verdict.level == "good"
     assert "are not checked" in " ".join(replace(exact, reference_labels=None, heart=None).notes())
 
 

@@ -21,8 +21,8 @@ class Cohort:
     """Register, or track, every subject of a list, and say which to look at.
 
     LIST.csv has one row per subject. Pairs: columns subject, fixed and moving, optionally fixed_labels, moving_labels,
-    fixed_mask and moving_mask. Cines: columns subject and cine, optionally labels and their frame, from 0. Further
-    columns, such as group, are kept. Paths are relative to the file.
+    fixed_mask and moving_mask. Cines: columns subject and cine, optionally labels, which the network finds otherwise,
+    and their frame, from 0. Further columns, such as group, are kept. Paths are relative to the file.
 
     Writes in DIR: subjects/NAME, as `vrnet register` or `vrnet track` does; failures/NAME.json and NAME.txt, with the
     traceback; cohort.csv, one row per subject; summary.json; and index.html, which ranks the subjects by how much they

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vrnet.app.pair_files import AFFINE, METRICS, TRANSFORM, WARPED
 from vrnet.app.pair_files import LABELS as WARPED_LABELS
-from vrnet.app.track import LABELS, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
+from vrnet.app.track import LABELS, SEEN, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.cohort.results import FAILURES
 from vrnet.cohort.table import CINES, PAIRS, CohortTable, Subject, check_subjects, refuse
 from vrnet.data.dataset import frame_numbers, read_info
@@ -142,6 +142,7 @@ NAMES = {
     METRICS: "{subject}_desc-registration_metrics.json",
     OVERVIEW: "{subject}_overview.png",
     LABELS: "{subject}_desc-tracked_dseg.nii.gz",
+    SEEN: "{subject}_desc-segmented_dseg.nii.gz",
     VOLUMES: "{subject}_desc-volumes_metrics.csv",
     STRAIN: "{subject}_desc-strain_metrics.csv",
     SLICES: "{subject}_desc-slices_metrics.csv",

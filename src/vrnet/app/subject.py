@@ -120,8 +120,8 @@ class SubjectWork:
         result = track(
             subject.files["cine"],
             self.method.load(),
-            labels=subject.path("labels"),
-            frame=int(subject.values.get("frame", 0)),
+            labels=subject.path("labels") or "auto",
+            frame=int(subject.values["frame"]) if "frame" in subject.values else None,
             slices=self.options.slices,
             channels=self.options.channels,
             label_names=dict(self.label_names) if self.label_names and "labels" in subject.files else None,
@@ -137,7 +137,9 @@ class SubjectWork:
             name_tracking(folder, subject, result.frame, len(result.cine))
         summary: dict[str, Any] = result.metrics()
         row: Row = {"verdict": summary["verdict"]["level"], "reason": " ".join(summary["verdict"]["reasons"])}
-        row |= {name: summary["volumes"][name] for name in VOLUMES if "volumes" in summary}
+        if "volumes" in summary:
+            row |= {name: summary["volumes"][name] for name in VOLUMES}
+            row["volumes_by"] = "network" if result.given_labels is None else "given labels"
         peaks = summary["strain"]["peaks"]["global"] if "strain" in summary else {}
         row |= {f"peak_{name}_percent": peak["percent"] for name, peak in peaks.items() if peak is not None}
         row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}

@@ -131,7 +131,7 @@ class Measure:
             source.check_apart(self.tracked, LABELLED, self.report)
             if source.labels is not None:
                 result = result.with_labels(source.labels, source.frame, label_names=source.label_names)
-            elif result.seen is not None and result.seen.level != "failed":
+            else:
                 result = result.with_seen_labels()
             write(result, self.tracked, self.report, source, stage, with_transforms=False)
         tell(result, self.tracked)
@@ -228,7 +228,7 @@ def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Sour
     from vrnet.cardiac.anatomy import Segmentation
     from vrnet.cardiac.cine import CineResult
     from vrnet.files import exists, read_json
-    from vrnet.images.io import read_cine
+    from vrnet.images.io import read_cine, read_voxels
     from vrnet.images.transforms import Transform
 
     if not exists(folder / SUMMARY):
@@ -258,7 +258,8 @@ def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Sour
         known.turned_by, known.refined_by, known.channels,
     )  # fmt: skip
     if (told := known.segmentation) is not None and exists(folder / SEEN):
-        labels, none = read_cine(folder / SEEN).frames.astype(np.uint8), np.full((len(cine), 1), np.nan)
+        labels = np.moveaxis(read_voxels(folder / SEEN).array, -1, 0).astype(np.uint8)
+        none = np.full((len(cine), 1), np.nan)
         seen = Segmentation(cine, labels, none, (), (), {}, told["level"], tuple(told["reasons"]), told["model"])
         result = replace(result, seen=seen)
     return result, source

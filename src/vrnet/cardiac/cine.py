@@ -83,7 +83,7 @@ class CineResult:
     given_labels: tuple[int, Image] | None = None
     """The frame that labels were given of, and these; None where the network drew those of the reference."""
     seen: Segmentation | None = None
-    """What the network finds in every frame."""
+    """What the network finds in every frame, where no labels were given."""
 
     def __repr__(self) -> str:
         return f"CineResult({self.method}, {self.cine}, {self.seconds:.2f} s)"
@@ -101,12 +101,13 @@ class CineResult:
             back = self.transforms[frame].apply_labels(given, smooth=True)
         return replace(
             self, reference_labels=replace(back, name=given.name), heart=known[1], label_names=known[2],
-            given_labels=(frame, given),
+            given_labels=(frame, given), seen=None,
         )  # fmt: skip
 
     def with_seen_labels(self) -> "CineResult":
-        """The same motion, measured by what the network finds in the reference."""
-        assert self.seen is not None
+        """The same motion, measured by what the network finds in the reference; as it is where that is not a heart."""
+        if self.seen is None or self.seen.level == "failed" or not self.seen.frames[self.frame].any():
+            return self
         labels = Image(self.seen.frames[self.frame], self.cine.grid, self.seen.model)
         known = read_labels(labels, self.cine, None, {})
         return replace(self, reference_labels=known[0], heart=known[1], label_names={}, given_labels=None)
@@ -116,7 +117,7 @@ class CineResult:
         """Who drew the outlines of the reference; None without any."""
         if self.reference_labels is None:
             return None
-        return f"the network {self.seen.model}" if self.seen and self.given_labels is None else "the labels given"
+        return f"the network {self.seen.model}" if self.seen else "the labels given"
 
     @cached_property
     def ejection_fractions_percent(self) -> dict[str, dict[str, float]]:
@@ -125,7 +126,7 @@ class CineResult:
         if self.volumes is None or self.carried is None:
             return {}
         found = {"measured": self.volumes.ejection_fractions_percent}
-        if self.seen is not None:
+        if self.seen is not None and self.seen.level != "failed":
             of_motion = volumes(self.carried, self.cine.grid.spacing, self.frame, self.heart)
             found |= {"by motion alone": of_motion.ejection_fractions_percent}
             found |= {"by the network alone": self.seen.ejection_fractions_percent}
@@ -155,8 +156,8 @@ class CineResult:
 
     @cached_property
     def labels(self) -> Integer[ndarray, "t *s"] | None:
-        """The label map of every frame, brought there from the reference; where the network finds a heart in all of the
-        cine, towards what it finds in each frame."""
+        """The label map of every frame, brought there from the reference; where the network drew that, and is sure,
+        between this and what it finds in each frame."""
         if self.carried is None or self.reference_labels is None or self.heart is None:
             return None
         found, (frame, given) = self.carried, self.given_labels or (self.frame, self.reference_labels)
@@ -247,7 +248,7 @@ class CineResult:
 
         dimension = len(self.cine.grid.shape) - (self.slice_axis is not None)
         found = judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))
-        if self.seen is None or self.given_labels is not None or self.seen.level != "look":
+        if self.seen is None or self.seen.level != "look":
             return found
         level: Level = "failed" if found.level == "failed" else "look"
         return replace(found, level=level, reasons=found.reasons + self.seen.reasons)
@@ -256,11 +257,12 @@ class CineResult:
         """What a reader should know beside the verdict."""
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
         found += [f"{line[0].upper()}{line[1:]}." for line in self.cine.study if ": left, " in line]
-        if self.seen is not None and self.given_labels is None:
+        if self.seen is not None:
             if self.reference_labels is None:
                 found.append(f"Nothing was measured: {' '.join(self.seen.reasons)} Give --labels of the reference.")
             else:
-                found.append(f"Outlines are by {self.outlines_by}.")
+                said = "between those that motion carries, which the film shows, and those found in each frame"
+                found.append(f"Outlines are by {self.outlines_by}: {said}.")
         if self.reference_labels is None:
             found.append("Without labels the wall, the cavity and the strain are not checked.")
         if self.strain is not None and not self.strain.insertions:
@@ -347,7 +349,7 @@ def track(
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. Networks track at most 20 frames; a solver
     refines all of them. With `labels` of the reference, every frame gets labels, and there are volumes and strain.
-    "auto" lets the network in the box find the ventricles of a short-axis cine, with end-diastole for the reference
+    "auto" lets the network in the box find the ventricles of short-axis slices, with end-diastole for the reference
     unless a `frame` is given; None measures nothing. Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its
     cavity; a lone value is the wall, but a lone 3 that encloses little the cavity), unless `heart` says otherwise, or
     `label_names`, such as "3=RV,2=Myo,1=LV", which names other structures too. Where no method is named, the bundled
@@ -363,11 +365,13 @@ def track(
     check_frame(frame or 0, whole)
     known = read_labels(labels, whole, heart, names) if is_given and labels is not None else ()
     plan, tell = plan_tracking(whole, method, slices, device, channels), progress or (lambda part: None)
-    seen = segment(whole, device=device, progress=lambda part: tell(SEGMENTING * part)) if labels is not None else None
+    seen = None
+    if labels is not None and not is_given and not whole.grid.is_volume:
+        seen = segment(whole, device=device, progress=lambda part: tell(SEGMENTING * part))
     if frame is None:
-        frame = seen.end_diastole if seen is not None and not is_given else 0
-    start = perf_counter()
-    fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(SEGMENTING + (1 - SEGMENTING) * part))
+        frame = seen.end_diastole if seen is not None and seen.level != "failed" else 0
+    start, done = perf_counter(), 0.0 if seen is None else SEGMENTING
+    fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(done + (1 - done) * part))
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
     axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
     # As they come back from files, so that what is measured from these later is equal to the last digit.
@@ -386,7 +390,7 @@ def track(
         None if turning is None else str(turning), None if refinement is None else str(refinement),
         plan.channels.kind, **of_labels, seen=seen,
     )  # fmt: skip
-    return result if known or seen is None or seen.level == "failed" else result.with_seen_labels()
+    return result if known else result.with_seen_labels()
 
 
 def check_frame(frame: int, cine: Cine) -> int:

@@ -87,7 +87,7 @@ def find_heart(result: PairResult) -> Heart | None:
         meaning = read_meaning(maps, result.label_names)
         return None if meaning is None else measure_heart(maps, meaning)
     images = result.fixed, result.moving
-    if any(len(image.grid.shape) == 3 and image.grid.stacked_across is None for image in images):
+    if any(image.grid.is_volume for image in images):
         return None
     found = tuple(segment(image, device=result.options.device) for image in images)
     heart = measure_heart([image.with_array(one.labels) for image, one in zip(images, found, strict=True)])

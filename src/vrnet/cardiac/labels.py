@@ -108,17 +108,22 @@ def reconcile(
     border of the LV, of the LV with its wall, and of the RV within a slice. What one of them lacks in a slice, and
     other structures, are as they were carried; the values of `seen` are those of ACDC."""
     out, edges = carried.copy(), tuple(h for axis, h in enumerate(spacing) if axis != across)
+    of_wall = [HEART["Myo"], *([] if heart.lv is None else [HEART["LV"]])]
 
     def between(a: Bool[ndarray, "h w"], b: Bool[ndarray, "h w"]) -> Bool[ndarray, "h w"]:
         if not (a.any() and b.any()):
             return a
-        return np.asarray(OF_MOTION * signed_distance(a, edges) + (1 - OF_MOTION) * signed_distance(b, edges) < 0)
+        there = [np.flatnonzero((a | b).any(1 - axis)) for axis in (0, 1)]
+        box = tuple(slice(max(0, at[0] - 1), at[-1] + 2) for at in there)  # beyond it, both distances are positive
+        found = np.zeros_like(a)
+        found[box] = OF_MOTION * signed_distance(a[box], edges) + (1 - OF_MOTION) * signed_distance(b[box], edges) < 0
+        return found
 
     for frame, other in zip(slices_first(out, across), slices_first(seen, across), strict=True):
         for one, known in zip(frame, other, strict=True):
             parts = {
                 heart.rv: between(one == heart.rv, known == HEART["RV"]),
-                heart.wall: between((one == heart.wall) | (one == heart.lv), known >= HEART["Myo"]),
+                heart.wall: between((one == heart.wall) | (one == heart.lv), np.isin(known, of_wall)),
                 heart.lv: between(one == heart.lv, known == HEART["LV"]),
             }
             one[np.isin(one, [label for label in parts if label is not None])] = 0

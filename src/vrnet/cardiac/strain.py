@@ -183,7 +183,7 @@ TWIST = (
 TORSION = "twist over the distance of these two slices, in degrees per cm"
 STRAIN_RATE = (
     "derivative of the circumferential strain (Green) over time, by central differences, in percent per second: the "
-    "most negative (shortening), and the largest after the peak of the strain (lengthening)"
+    "most negative (shortening), and the largest (lengthening)"
 )
 DYSSYNCHRONY = "standard deviation, over the segments, of the time to the peak of the circumferential strain (Green)"
 
@@ -270,8 +270,7 @@ class Strain:
         period = len(times) / (len(times) - 1) * (times[-1] - times[0])
         around = np.concatenate([times[-1:] - period, times, times[:1] + period])
         rates = (np.roll(curve, -1) - np.roll(curve, 1)) / (around[2:] - around[:-2])
-        after = rates[int(curve.argmin()) :]
-        return {"shortening": float(rates.min()), "lengthening": float(after.max())}
+        return {"shortening": float(rates.min()), "lengthening": float(rates.max())}
 
     @property
     def dyssynchrony(self) -> float | None:

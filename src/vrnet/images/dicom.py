@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain, pairwise
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from vrnet.images.isolated import read_isolated
 MIN_SLICE_DISTANCE_MM = 1e-3
 MAX_DISTANCE_VARIATION = 0.02  # how much the distances between slices may differ, relative to the largest
 SAME_PLACE_MM, SAME_DIRECTION = 0.2, 1e-3
+MAX_OFFSET_MM = 5.0  # of the slices of a stack from each other, within their planes
 MAX_FILES = 20_000
 DEFLATED, DEFLATED_WITHIN = b"1.2.840.10008.1.2.1.99", 1 << 16
 """The name of a form in which all of a file is deflated, which is rare, and could fill the memory."""
@@ -119,54 +119,68 @@ def read_study(path: Path, wanted: str | None = None) -> Study:
 
 
 def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> Study:
-    """The largest stack of parallel slices that were seen over time, of the latest series that shows each place."""
+    """The largest stack of parallel slices that were seen over time; of a place seen again, the latest series."""
     parts: dict[Any, list[Frame]] = {}  # of a series, what has one size, direction and kind
     for frame in {
         frame._replace(file=path if frame.taken else frame.file): frame for frame in frames
     }.values():  # no copies
         kind = tuple(np.round(frame.axes, 2) + 0.0), tuple(np.round(frame.spacing, 3)), frame.size, frame.is_phase
         parts.setdefault((frame.series, kind), []).append(frame)
+    asked_for = wanted_of({series for series, _ in parts}, wanted)
     left: dict[Any, str] = {}
-    for key, part in parts.items():
-        if wanted is not None and not is_wanted(key[0], wanted):
+    stacks: list[dict[float, tuple[Any, list[Frame]]]] = []  # {level: the last part that shows it, and its frames}
+    for key in sorted(parts, key=lambda key: (key[0].number, min(frame.taken for frame in parts[key]))):
+        places = places_of(parts[key])
+        if key[0] not in asked_for:
             left[key] = "not asked for"
-        elif part[0].is_phase:
+        elif parts[key][0].is_phase:
             left[key] = "a map of flow"
-        elif len(part) < 2 * len(places_of(part)):
+        elif len(parts[key]) < 2 * len(places):
             left[key] = "one image of each place, no cine"
-    groups: dict[Any, list[Any]] = {}
-    for key in sorted(parts.keys() - left.keys(), key=lambda key: (key[0].number, min(f.taken for f in parts[key]))):
-        count = max(map(len, places_of(parts[key])))
-        groups.setdefault((key[1], count), []).append(key)
-    stacks = []
-    for keys in groups.values():
-        kept: dict[float, Any] = {}  # {level: the last series that shows it}
-        for key in keys:
-            levels = [place[0].level for place in places_of(parts[key])]
-            again = [level for level in kept if min(abs(level - other) for other in levels) <= SAME_PLACE_MM]
-            for level in again:
-                left[kept.pop(level)] = f"taken again by {key[0]}"
-            kept |= dict.fromkeys(levels, key)
-        stacks.append((len(kept), {*kept.values()}))
-    stacks.sort(key=itemgetter(0), reverse=True)
-    names = ", ".join(sorted({str(key[0]) for key in parts}))
+        else:
+            beside = (stack for stack in stacks if is_beside(places, (place for _, place in stack.values())))
+            stack = next(beside, None)
+            if stack is None:
+                stacks.append(stack := {})
+            for place in places:
+                for level in [level for level in stack if abs(level - place[0].level) <= SAME_PLACE_MM]:
+                    left[stack.pop(level)[0]] = f"taken again by {key[0]}"
+                stack[place[0].level] = key, place
+    stacks.sort(key=len, reverse=True)
     if not stacks:
+        names = ", ".join(sorted({str(series) for series, _ in parts}))
         raise BadInput(f"{path} holds no images of one place over time ({names}): name the folder of a cine")
-    if len(stacks) > 1 and stacks[1][0] == stacks[0][0]:
-        among = ", ".join(sorted(str(key[0]) for count, keys in stacks if count == stacks[0][0] for key in keys))
-        raise BadInput(f"{path} holds several cines of {counted(stacks[0][0], 'slice')} each, {among}: name the series "
-                       "of one, by its number or a part of its description (--series)")  # fmt: skip
-    told = []
+    size = counted(len(stacks[0]), "slice")
+    if len(stacks) > 1 and len(stacks[1]) == len(stacks[0]):
+        alike = {str(key[0]) for stack in stacks if len(stack) == len(stacks[0]) for key, _ in stack.values()}
+        told = f"{path} holds several cines of {size} each, {', '.join(sorted(alike))}"
+        raise BadInput(f"{told}: name the series of one, by its number or a part of its description (--series)")
+    taken, lines = {key for key, _ in stacks[0].values()}, []
     for key in sorted(parts, key=lambda key: (key[0].number, key[1])):
-        places, reason = places_of(parts[key]), left.get(key, f"no part of a stack of {counted(stacks[0][0], 'slice')}")
+        places, reason = places_of(parts[key]), left.get(key)
         shown = f"{counted(len(places), 'slice')} x {counted(max(map(len, places)), 'frame')}"
-        size = " x ".join(map(str, key[1][2]))
-        told.append(f"{key[0]}, {shown} of {size} pixels: {'taken' if key in stacks[0][1] else f'left, {reason}'}")
-    return Study([frame for key in parts if key in stacks[0][1] for frame in parts[key]], tuple(told))
+        fate = f"left, {reason or f'no part of a stack of {size}'}"
+        if key in taken:
+            fate = "taken" + (f", but for what was {reason}" if reason else "")
+        lines.append(f"{key[0]}, {shown} of {' x '.join(map(str, key[1][2]))} pixels: {fate}")
+    return Study([frame for _, place in stacks[0].values() for frame in place], tuple(lines))
 
 
-def is_wanted(series: Series, wanted: str) -> bool:
-    return wanted in (str(series.number), series.uid) or wanted.casefold() in series.title.casefold()
+def is_beside(places: list[list[Frame]], stack: Iterable[list[Frame]]) -> bool:
+    """Whether slices are like those of a stack, and lie before, behind or between them."""
+    others = [*stack]
+    a, b = places[0][0], others[0][0]
+    is_alike = a.size == b.size and np.allclose(a.spacing, b.spacing, SAME_DIRECTION)
+    is_parallel = np.allclose(a.axes, b.axes, 0, SAME_DIRECTION)
+    within = np.subtract(a.position, b.position) - (a.level - b.level) * b.normal
+    is_near = np.abs(within).max() <= MAX_OFFSET_MM
+    return bool(is_alike and is_parallel and is_near) and max(map(len, places)) == max(map(len, others))
+
+
+def wanted_of(found: set[Series], wanted: str | None) -> set[Series]:
+    """The series of a number; of a description, where none has such a number."""
+    numbered = {series for series in found if wanted in (None, str(series.number), series.uid)}
+    return numbered or {series for series in found if (wanted or "").casefold() in series.title.casefold()}
 
 
 def places_of(frames: list[Frame]) -> list[list[Frame]]:

@@ -180,6 +180,11 @@ class Grid:
         is_thick = self.spacing[across] > (1 - SPACING_TOLERANCE) * STACK_SPACING_RATIO * within
         return across if is_thick or self.shape[across] == 1 else None
 
+    @property
+    def is_volume(self) -> bool:
+        """Whether slices lie so close together that they make a volume."""
+        return len(self.shape) == 3 and self.stacked_across is None
+
 
 def checked_grid(grid: Grid, path: Path) -> Grid:
     """The grid; BadInput unless its voxels lie at different, finite places along orthogonal axes."""

@@ -164,9 +164,12 @@ def register(
     maps, grid = (fixed_labels, moving_labels), Grid.plain(tuple(I0.shape), (1.0,) * I0.dim())
     labels = label_tensors(*map(label_image, ("fixed_labels", "moving_labels"), maps, (grid, grid)))
     chosen = parse_method(method, average=average).load()
-    edges = spacing or (load_bundled(SHORT_AXIS).card.spacing_mm[0],) * I0.dim()
-    seen = Grid.plain(grid.shape, tuple(SLICES_APART if axis == slice_axis else h for axis, h in enumerate(edges)))
-    shown = [Image(as_array(I), seen, name) for I, name in ((I0, "fixed"), (I1, "moving"))]
+
+    def shown() -> list[Image]:
+        edges = spacing or (load_bundled(SHORT_AXIS).card.spacing_mm[0],) * I0.dim()
+        seen = Grid.plain(grid.shape, tuple(SLICES_APART if axis == slice_axis else h for axis, h in enumerate(edges)))
+        return [Image(as_array(I), seen, name) for I, name in ((I0, "fixed"), (I1, "moving"))]
+
     plan = Plan.of(chosen, grid.shape, spacing, slice_axis, device or I0.device, "pair", channels, shown)
     found = find_motion(I0, I1, inside, plan, options, progress, labels)
     with torch.inference_mode():
@@ -213,10 +216,10 @@ class Plan:
     @staticmethod
     def of(
         method: Method, shape: tuple[int, ...], spacing: Spacing, slice_axis: int | None, device: Place, images: Task,
-        channels: Channels = "auto", shown: Sequence[Image] = (),
+        channels: Channels = "auto", shown: Callable[[], Sequence[Image]] | None = None,
     ) -> "Plan":  # fmt: skip
         """The plan for images of this shape; BadInput if anything is in the way, as a missing package. The images that
-        are shown decide whether a default is for hearts."""
+        are shown decide whether a default is for hearts; of others, they are not asked for."""
         is_axis = isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3
         if slice_axis is not None and not is_axis:
             known = "give 0, 1 or 2; only volumes have slices"
@@ -231,7 +234,7 @@ class Plan:
             from vrnet.cardiac.anatomy import has_heart_slice
 
             where: DeviceChoice = "cpu" if str(device) == "cpu" else "auto"
-            is_heart = any(has_heart_slice(image, where) for image in shown)
+            is_heart = any(has_heart_slice(image, where) for image in (shown() if shown else ()))
             notes.extend([] if is_heart else [NO_HEART])
             return is_heart
 

@@ -69,7 +69,7 @@ def register_pair(
     check_pair(fixed, moving, must_overlap=options.affine == "none" and affine is None)
     grid, masks = fixed.grid, pair.masks.map(lambda mask: mask.reordered(mask.grid.order))
     slice_axis = choose_slice_axis(grid, options.slices, method.dimensions)
-    shown = pair.fixed, pair.moving
+    shown = lambda: (pair.fixed, pair.moving)  # noqa: E731
     plan = Plan.of(method, grid.shape, grid.spacing, slice_axis, options.device, "pair", options.channels, shown)
     # In-painted and scaled here on the grid of each; in `find_motion` on the common grid, slice by slice where asked.
     fixed, moving = masks.apply(inpaint_image, fixed, moving)

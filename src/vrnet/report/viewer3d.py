@@ -29,7 +29,7 @@ FOREGROUND_PART = 0.1  # brighter than this part of the greys is no background
 def is_volume(pair: View) -> bool:
     """Whether a pair is shown in three planes: no image, no stack of slices, and not too thin or too large."""
     shape = pair.fixed.shape
-    if len(shape) != 3 or pair.grid.stacked_across is not None:
+    if not pair.grid.is_volume:
         return False
     return min(shape) >= MIN_SIDE_VOXELS and max(shape) <= MAX_SIDE_PIXELS and prod(shape) <= MAX_VOXELS
 
