@@ -241,7 +241,7 @@ def read_tracked(folder: Path, moved_to: Path | None) -> "tuple[CineResult, Sour
     if path is None or not exists(path):
         was = f"{path} is gone" if path else f"{SUMMARY} does not name the cine"
         raise BadInput(f"{was}: say where the cine is, by --cine")
-    cine = read_cine(path, known.source.series if known.source else None)
+    cine = read_cine(path, known.source.series if known.source and path.is_dir() else None)
     grid, fields = cine.grid, []
     for k in range(len(cine)):
         found = Transform.load(folder / transform_name(k, len(cine)))
