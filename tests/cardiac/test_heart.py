@@ -77,7 +77,7 @@ def test_labels_of_other_things_are_no_heart():
 
 def test_what_lies_beyond_the_image_is_told():
     cut = rings(ENDO)[..., 1:]
-    assert any("reach the border of fixed and moving" in note for note in pair(cut, cut).heart.notes)
+    assert any("of fixed and moving: what lies beyond" in note for note in pair(cut, cut).heart.notes)
     open_wall = rings(ENDO)
     open_wall[:72, :, 2] = np.where(open_wall[:72, :, 2] == MYO, 0, open_wall[:72, :, 2])
     open_wall[..., 2][open_wall[..., 2] == LV] = 0

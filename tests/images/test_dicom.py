@@ -208,7 +208,7 @@ def test_of_cines_alike_one_is_chosen_by_its_series(tmp_path):
         read_cine(folder)
     assert read_cine(folder, "22CH").frames.shape == (4, 12, 10, 1)
     assert read_cine(folder, "23").grid.axes[0, 0] == 0
-    with pytest.raises(BadInput, match=r"no images of one place over time .*cine_21ch"):
+    with pytest.raises(BadInput, match=r"no series is called .24.\. It has .*cine_21ch"):
         read_cine(folder, "24")
 
 

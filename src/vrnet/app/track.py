@@ -288,9 +288,6 @@ def result_table(result: "CineResult") -> "Table":
         if peak := result.strain and result.strain.peak(measure):
             place = f"{numbered('frame', [peak.frame])} of {frames}"
             table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")
-    if result.strain is not None and (twist := result.strain.twist):
-        place = f"{twist['torsion_degrees_per_cm']:.1f} per cm, {numbered('frame', [twist['frame']])}"
-        table.add_row("Largest twist, degrees", f"{number(twist['degrees'])} ({place})")
     if result.strain is not None and (rates := result.strain.strain_rates):
         table.add_row("Strain rate, shortening and lengthening, %/s", " and ".join(map(number, rates.values())))
     if result.strain is not None and result.across is not None:

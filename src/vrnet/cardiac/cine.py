@@ -127,8 +127,7 @@ class CineResult:
             return {}
         found = {"measured": self.volumes.ejection_fractions_percent}
         if self.seen is not None and self.seen.level != "failed":
-            of_motion = volumes(self.carried, self.cine.grid.spacing, self.frame, self.heart)
-            found |= {"by motion alone": of_motion.ejection_fractions_percent}
+            found |= {"by motion alone": self.carried_volumes.ejection_fractions_percent}
             found |= {"by the network alone": self.seen.ejection_fractions_percent}
         return found
 
@@ -172,6 +171,12 @@ class CineResult:
         return None if labels is None else propagate_labels(labels.array, self.fields, self.slice_axis)
 
     @cached_property
+    def carried_volumes(self) -> Volumes:
+        """Volumes of the labels that the motion alone brings to every frame, which tell what it is worth."""
+        assert self.carried is not None
+        return volumes(self.carried, self.cine.grid.spacing, self.frame, self.heart)
+
+    @cached_property
     def volumes(self) -> Volumes | None:
         """Volumes of the ventricles at every frame."""
         if self.labels is None or self.reference_labels is None or self.heart is None:
@@ -213,10 +218,14 @@ class CineResult:
     @cached_property
     def by_slice(self) -> SliceCurves | None:
         """Areas, strain and muscle in the cavity of every slice at every frame."""
-        if self.labels is None or self.heart is None:
+        return self.curves_of(self.labels)
+
+    def curves_of(self, labels: Integer[ndarray, "t *s"] | None) -> SliceCurves | None:
+        """Those of every slice by these labels of all frames; None without any."""
+        if labels is None or self.heart is None:
             return None
         spacing, heart = self.cine.grid.spacing, self.heart
-        return slice_curves(self.labels, spacing, heart, self.frame, self.across, self.strain, self.muscle_in_cavity)
+        return slice_curves(labels, spacing, heart, self.frame, self.across, self.strain, self.muscle_in_cavity)
 
     # What the tracking is worth.
 
@@ -257,6 +266,9 @@ class CineResult:
         """What a reader should know beside the verdict."""
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
         found += [f"{line[0].upper()}{line[1:]}." for line in self.cine.study if ": left, " in line]
+        if self.frame or self.seen is not None:
+            by = ", end-diastole by the network" if self.seen is not None and self.given_labels is None else ""
+            found.append(f"The reference is frame {self.frame + 1} of {len(self.cine)}, {self.frame} in files{by}.")
         if self.seen is not None:
             if self.reference_labels is None:
                 found.append(f"Nothing was measured: {' '.join(self.seen.reasons)} Give --labels of the reference.")

@@ -134,7 +134,8 @@ def measure_heart(maps: Sequence[Image], meaning: HeartLabels | None = None) -> 
         if open_walls := open_slices(labels, meaning):
             notes.append(f"{name}: {open_wall_text(open_walls)}")
     if cut_off:
-        notes.insert(0, f"labels reach the border of {' and '.join(cut_off)}: what lies beyond is not counted")
+        where = f"the first or last slice, or the border, of {' and '.join(cut_off)}"
+        notes.insert(0, f"labels reach {where}: what lies beyond is not counted")
     if not is_flat:
         first, second = (f"{each.sum()} of {len(each)}" for each in slices)
         told = f"volumes are of the slices that are labelled, of the LV {first} in fixed and {second} in moving"

@@ -178,7 +178,7 @@ TITLES = {measure.name: measure.title for measure in MEASURES}
 TWIST = (
     "rotation of the slice nearest to the apex minus that of the slice nearest to the base, in degrees, "
     "counterclockwise as seen from the apex; rotation: mean angle by which the middle of the wall turns about its "
-    "centre in a slice"
+    "centre in a slice; tracking finds too little of it (docs/cine.md)"
 )
 TORSION = "twist over the distance of these two slices, in degrees per cm"
 STRAIN_RATE = (

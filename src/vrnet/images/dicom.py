@@ -121,9 +121,8 @@ def read_study(path: Path, wanted: str | None = None) -> Study:
 def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> Study:
     """The largest stack of parallel slices that were seen over time; of a place seen again, the latest series."""
     parts: dict[Any, list[Frame]] = {}  # of a series, what has one size, direction and kind
-    for frame in {
-        frame._replace(file=path if frame.taken else frame.file): frame for frame in frames
-    }.values():  # no copies
+    once = {frame._replace(file=path if frame.taken else frame.file): frame for frame in frames}  # copies count once
+    for frame in once.values():
         kind = tuple(np.round(frame.axes, 2) + 0.0), tuple(np.round(frame.spacing, 3)), frame.size, frame.is_phase
         parts.setdefault((frame.series, kind), []).append(frame)
     asked_for = wanted_of({series for series, _ in parts}, wanted)
@@ -149,6 +148,9 @@ def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> S
     stacks.sort(key=len, reverse=True)
     if not stacks:
         names = ", ".join(sorted({str(series) for series, _ in parts}))
+        if wanted is not None:
+            why = sorted({f"{series} has {left[series, kind]}" for series, kind in parts if series in asked_for})
+            raise BadInput(f"{path}: {'; '.join(why) or f'no series is called {wanted!r}'}. It has {names}")
         raise BadInput(f"{path} holds no images of one place over time ({names}): name the folder of a cine")
     size = counted(len(stacks[0]), "slice")
     if len(stacks) > 1 and len(stacks[1]) == len(stacks[0]):

@@ -69,7 +69,8 @@ def cine_evidence(result: CineResult) -> CineEvidence:
         if axis is not None:
             unmatched[:, k] = unmatched_by_slice(fixed.array, moving.array, warped.array, grid.spacing, axis)
     motion = result.fields, result.labelled.astype(float)
-    whole = extremes_of_whole(result.volumes, result.strain, result.muscle_in_cavity)
+    moved = None if result.carried is None else result.carried_volumes  # what tells of the motion, not of a network
+    whole = extremes_of_whole(moved, result.strain, result.muscle_in_cavity)
     alone = [found.get("LV", np.nan) for name, found in result.ejection_fractions_percent.items() if "alone" in name]
     if alone and np.isfinite(alone).all():
         whole["estimates"] = Extreme(float(np.ptp(alone)) / 100, smallest_cavity(result))
@@ -77,7 +78,9 @@ def cine_evidence(result: CineResult) -> CineEvidence:
         tuple(frames),
         max(result.closure_mm.values()),
         {"unevenness": unevenness(*motion), **whole},
-        () if axis is None else extremes_of_slices(*motion, axis, result.by_slice, result.frame, unmatched),
+        ()
+        if axis is None
+        else extremes_of_slices(*motion, axis, result.curves_of(result.carried), result.frame, unmatched),
     )
 
 
