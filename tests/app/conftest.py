@@ -12,7 +12,7 @@ PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
     """A folder with a phantom's images and labels, and a transform: fixed.nii.gz and so on."""
-    folder, patient = tmp_path_factory.mktemp("files"), phantom(3, (64, 64), 4.0)
+    folder, patient = tmp_path_factory.mktemp("files"), phantom(0, (64, 64), 4.0)
     grid = Grid((64, 64), (4.0, 4.0), (-50.0, 20.0), (0.8, -0.6, 0.6, 0.8))
     for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
         write_image(Image(getattr(patient, name)[0, 0].numpy(), grid), folder / f"{name}.nii.gz")
