@@ -96,8 +96,9 @@ def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
 
 
 OF_MOTION = 0.35
-"""How much labels that motion carries count beside those that the network finds in a frame: chosen on validation
-patients of ACDC, by Dice and the ejection fraction at end-systole."""
+"""How much labels that motion carries count beside those that the network finds in a frame: chosen on ten
+validation patients of ACDC by Dice at end-systole, with experts' labels at end-diastole. With those of the network, as
+it is used, .3 has .850, the network alone .849 and motion alone .793."""
 
 
 def reconcile(
