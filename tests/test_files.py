@@ -198,7 +198,7 @@ def test_what_is_no_json_is_refused_in_one_line(tmp_path):
             read_json(tmp_path / "x.json")
 
 
-@pytest.mark.parametrize("read", [read_json, lambda path: read_rows(path, "rows")], ids=["JSON", "CSV"])
+@pytest.mark.parametrize("read", [read_json, lambda path: read_rows(path, "rows"), sha256], ids=["JSON", "CSV", "hash"])
 def test_what_could_block_is_refused_rather_than_waited_for(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):

@@ -43,7 +43,8 @@ def check_ordinary(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """The SHA-256 of an ordinary file's content."""
+    check_ordinary(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
