@@ -46,8 +46,8 @@ def use_threads(count: int) -> Iterator[None]:
 
 
 def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
-    """function(n) of each number, in their order, by as many threads as PyTorch would give to one call; by one
-    outside the main thread of Python: a host program that has threads of its own has shared its work already."""
+    """function(n) of each number, in order, by as many threads as PyTorch would use; by one outside the main thread of
+    Python, since a host program with threads of its own has shared its work already."""
     threads = torch.get_num_threads()
     workers = min(threads, len(numbers)) if in_main_thread() else 1
     if workers <= 1:
@@ -64,10 +64,8 @@ def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
 
 
 def set_threads(count: int) -> None:
-    """Let PyTorch, and the libraries below it, compute with `count` threads in this thread of Python.
-
-    ARM's convolutions ask for all cores: OpenMP gives them fewer where it may. It may where the number is 1, and
-    nowhere else: OpenBLAS waits for ever for threads that it asked for and did not get."""
+    """Let PyTorch, and the libraries below it, compute with `count` threads in this thread of Python. OpenMP may give
+    fewer than ARM's convolutions ask for if that is 1: else OpenBLAS waits for ever for threads that it did not get."""
     torch.get_num_threads()  # which gives this thread the number of the process, if it has none yet
     if hasattr(LIBRARY, "omp_set_num_threads"):  # else PyTorch was built with another way to share work
         LIBRARY.omp_set_num_threads(count)

@@ -1,5 +1,4 @@
-"""What made a result: the versions of vrnet and torch, the commit where there is one, and the device. And how what
-is installed is added to."""
+"""What made a result: versions, commit and device; and how to add to what is installed."""
 
 import shlex
 import subprocess

@@ -214,10 +214,9 @@ class CMR3D(PhaseFolder):
 
 @dataclass(frozen=True)
 class Hippocampus(SubjectFolder):
-    """Task 4 of the Medical Segmentation Decathlon: images/NAME.nii.gz, labels/NAME.nii.gz, in 3D.
-
-    Subjects are registered with each other, each (fixed) with the next of its split (moving), the last with the first.
-    Each image has its own scaling, its own centre, and axes that run as the world's do."""
+    """Task 4 of the Medical Segmentation Decathlon: images/NAME.nii.gz, labels/NAME.nii.gz, in 3D. Each subject (fixed)
+    is registered with the next of its split (moving), cyclically; each image has its own scaling and centre, and the
+    world's axes."""
 
     spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
     shape: tuple[int, ...] = (48, 64, 48)

@@ -1,10 +1,9 @@
 """What is read from CSV files: the splits of a data set in a folder, and anyone's images.
 
 Anyone's images have one row per pair, and paths relative to the file: columns fixed and moving; fixed_labels and
-moving_labels, split and name where wanted. Without a column split every pair is in "train", and there is none to
-validate or to test on: which are held back is for their owner to say. The list of a cohort is such a file, too: pairs
-without a name have that of their subject, if each has its own. Opening the file reads no image.
-"""
+moving_labels, split and name where wanted. Without a column split every pair is in "train". The list of a cohort is
+such a file, too: pairs without a name have that of their subject, if each has its own. Opening the file reads no
+image."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,8 @@
 """A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once.
 
-A cache keeps one subject per file, FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz, the hash being of all that the sample depends
-on. A pack holds several splits in one file, for a machine without the images or their readers. Both are arrays of NumPy
-in a zip file, images in steps of 1/65535 and labels as bytes; nothing in them can be executed.
-"""
+A cache keeps one subject per file, FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz; a pack several splits in one file, for a
+machine without the images. Both are arrays of NumPy: images in steps of 1/65535, labels as bytes, nothing that is
+executed."""
 
 import hashlib
 import json
@@ -155,8 +154,7 @@ def cache_folder() -> Path:
 
 
 def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:
-    """The name of a sample's file in the cache. It changes with the protocol and its parameters, with how files are
-    written, and with the name, size or time of any source, but not with where these are."""
+    """The name of a sample in the cache: other for another protocol, format, or name, size or time of a source."""
     if missing := [path.name for path in sources if not exists(path)]:
         raise BadInput(f"there is no {', '.join(missing)}")
     depends_on = FORMAT, dataset.name, parameters(dataset), subject, purpose, [fingerprint(path) for path in sources]

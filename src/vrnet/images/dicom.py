@@ -1,7 +1,5 @@
-"""DICOM by pydicom: a series as a volume; and a cine, as a file per slice and frame, or as files of many frames.
-
-Slices are put together by where they lie, and frames by when they were taken, whatever their series and file names. Of
-a study of many series, the cine is the largest stack of parallel slices that were seen over time."""
+"""DICOM by pydicom: a series as a volume; and a cine, as a file per slice and frame, or as files of many frames. Slices
+are put together by where they lie, and frames by when they were taken, whatever their series and file names."""
 
 import warnings
 from collections.abc import Iterable
@@ -101,9 +99,8 @@ def read_series(path: Path) -> Voxels:
 
 
 def read_study(path: Path, wanted: str | None = None) -> tuple[list[Frame], tuple[str, ...]]:
-    """The frames of the cine of a multi-frame file, or of a folder and those in it, and what is said of each series:
-    taken, or left and why. The cine is the largest stack of parallel slices that were seen over time; of a place seen
-    again, the latest series counts. Only series that are wanted do, by their number or a part of their description."""
+    """The frames of a cine, and what is said of each series, taken or left: the largest stack of parallel slices seen
+    over time, of a place seen again the latest series; of those wanted, by number or a part of their description."""
     parts: dict[Any, list[Frame]] = {}  # of a series, what has one size, direction and kind
     frames = list_frames(path, also_below=True)
     for frame in {frame._replace(file=path if frame.taken else frame.file): frame for frame in frames}.values():

@@ -1,9 +1,7 @@
-"""The formats of image files: NIfTI by nibabel, NRRD by pynrrd, pictures by Pillow, and MetaImage.
-
-Libraries read headers. The voxels of all formats but pictures go through `read_numbers`, which compares what a header
-claims with the size of its file before memory is asked for. No file is read but the one given and, where its header
-names a file of voxels, that one, if it is in the same folder or below. (SimpleITK reads none of them: a damaged header
-of MetaImage or NRRD makes it overwrite memory, and a process of its own takes a quarter of a second per file.)"""
+"""The formats of image files: NIfTI by nibabel, NRRD by pynrrd, pictures by Pillow, and MetaImage. Libraries read
+headers; `read_numbers` compares what they claim with the size of the file before memory is asked for. No other file is
+read but the file of voxels that a header names, in its folder or below. (SimpleITK reads none: a damaged header of
+MetaImage or NRRD makes it overwrite memory.)"""
 
 import gzip
 import logging
@@ -184,8 +182,8 @@ def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
 
 @np.errstate(all="ignore")
 def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
-    """Where the voxels are, by the form that nibabel takes; axes beyond the third, such as time, are no place. Tells
-    the user how far apart two forms put a corner of the image; BadInput if that is more than a voxel."""
+    """Where the voxels are, by the form that nibabel takes; axes beyond the third are no place. Forms that put a corner
+    of the image more than a tenth of a voxel apart are told of; BadInput above a voxel."""
     d, k = len(shape), min(3, len(shape))
     unit = UNITS_MM.get(header.get_xyzt_units()[0], 1.0)
     sizes = np.ones(3)

@@ -121,13 +121,11 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
 MIN_CYCLE_MS, MAX_CYCLE_MS = 200.0, 4000.0  # a heart beats between 300 and 15 times a minute
 MAX_STEP_S = 0.3  # a third step below is the time between frames, in seconds
 MAX_CHANGE = 0.45
-"""Of the variance of a cine, the part that is change over time. Of a volunteer's slices it was 0.21 at most, and 0.37
-where they were cut to the heart; from slice to slice of brains and hippocampi 0.57 at least."""
+"""The part of a cine's variance that is change over time: 0.37 at most of hearts, 0.57 at least of slices of brains."""
 
 
 def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
-    """A cine from a file, or from a folder of DICOM: of a study, the stack of slices that were seen over time. `series`
-    chooses among many, by a number or a part of a description."""
+    """A cine from a file or a folder of DICOM. Of a study, `series` chooses, by a number or a part of a description."""
     path = Path(path)
     check_name(path)
     if path.is_dir() or is_dicom(first_bytes(path)):

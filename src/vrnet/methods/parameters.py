@@ -1,7 +1,5 @@
-"""The parameters of a method: printed in its name where they were changed, and set by their names.
-
-"TV-L1(lam=0.15,warps=20)" is TV-L1 with two other values than its own.
-"""
+"""The parameters of a method: printed in its name where they were changed, as in "TV-L1(lam=0.15)", and set by their
+names."""
 
 import ast
 import inspect

@@ -1,7 +1,6 @@
 """The chest of a made-up patient at end-diastole, as functions of a point p = (x, y, z), and the motion of its heart.
-
-Lengths are in mm from the middle of the grid: x runs across the picture, y down it (anterior to posterior), z along the
-axis of the left ventricle from base to apex. A surface is a signed distance, negative inside."""
+In mm from the middle of the grid: x across the picture, y down it (anterior to posterior), z along the axis of the left
+ventricle from base to apex. A surface is a signed distance, negative inside."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -59,9 +58,8 @@ def paint(canvas: Tensor, value: Tensor | float, distance: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Heart:
-    """The ventricles in their own frame (a, b, z): a from the LV axis to the RV, b across; lengths in mm.
-
-    The LV is a tube down to its belly, then half an ellipsoid that closes at the apex; the RV is an egg it dents."""
+    """The ventricles in mm in their own frame (a, b, z), a from the LV axis to the RV, b across. The LV is a tube down
+    to its belly, then half an ellipsoid that closes at the apex; the RV is an egg it dents."""
 
     axis: tuple[float, float]  # where the LV axis meets the picture
     septum: float  # angle of a in the picture, in radians
@@ -227,8 +225,7 @@ class Chest:
         return paint(paint(canvas, self.muscle, aorta - 2), self.blood, aorta)
 
     def ventricles(self, p: Tensor, canvas: Tensor, fine: Tensor, coarse: Tensor) -> Tensor:
-        """Pericardial fat, then the RV and the LV; above the valves the wall thins into that of the atrium. A papillary
-        muscle is a spindle 44 mm long that leans in with the wall."""
+        """Pericardial fat, RV and LV, the atrium's wall above the valves, and papillary muscles 44 mm long."""
         heart = self.heart
         (endo, epi), rv = heart.left_ventricle(p), heart.right_ventricle(p)
         muscle, blood = self.muscle * (1 + 0.2 * fine[0]), self.blood * (1 + 0.06 * fine[0] + 0.06 * coarse)
@@ -310,11 +307,11 @@ class Motion:
         return torch.stack([self.shift[0] * weight, self.shift[1] * weight, torch.zeros_like(weight)])
 
     def contraction(self, p: Float[Tensor, "3 *s"]) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """Direction from the LV axis to p, the distance r, and the map r ↦ r' along that direction.
+        """Direction from the LV axis to p, the distance r, and the map r ↦ r' along that direction:
 
-        r'² = r² + (1/λ - 1) min(r², R²) - ε/λ min(r²/i², ρ²), ρ, R the radii of endo- and epicardium at the level of p,
-        λ the shortening along the axis and i the inner share: the cavity loses a share ε of its volume, the wall
-        nothing. Beyond the wall, towards the RV, r' falls short by a share of the way from the wall."""
+        r'² = r² + (1/λ - 1) min(r², R²) - ε/λ min(r²/i², ρ²), with the radii ρ, R of endo- and epicardium, the
+        shortening λ along the axis and the inner share i: the cavity loses a share ε of its volume, the wall nothing.
+        Beyond the wall, towards the RV, r' falls short by a share of the way from the wall."""
         heart, z, r = self.heart, p[2], norm(p[0], p[1])
         direction = p[:2] / r.clamp(min=1e-6)
         endo, epi = heart.radii(direction[0])
@@ -403,8 +400,7 @@ class Rhythm:
 
     @classmethod
     def at(cls, heart_rate: float) -> "Rhythm":
-        """The rhythm at a number of beats per minute. Systole shortens by 1.7 ms per beat (Weissler et al., Circulation
-        1968); whatever else the cycle loses, diastasis loses first."""
+        """At so many beats per minute: systole shortens by 1.7 ms per beat (Weissler et al., Circulation 1968)."""
         if not 40 <= heart_rate <= 160:
             raise BadInput(f"a heart rate of {heart_rate:g} is none: give `heart_rate` from 40 to 160 per minute")
         cycle, systole = 60_000 / heart_rate, 452 - 1.7 * heart_rate

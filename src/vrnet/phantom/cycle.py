@@ -1,8 +1,8 @@
 """A whole cardiac cycle: frames I_t, and the exact u_t with I_t(x + u_t(x)) = I_0(x).
 
 The anatomy A is a function of end-diastolic position, the motion φ_t a map in closed form: I_t = A ∘ φ_t⁻¹, then
-blurred and made noisy. A stack has its slices across the last axis, from base to apex; unless it is asked to move
-through the planes, tissue stays in its slice."""
+blurred and made noisy. Slices lie across the last axis, from base to apex, and tissue stays in its slice unless
+asked."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

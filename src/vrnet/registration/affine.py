@@ -1,12 +1,10 @@
 """The affine map from fixed to moving that has the greatest mutual information (Mattes), from coarse to fine.
 
-The optimiser is SimpleITK's. It is given coordinates in which fixed lies about 0 with a root mean square of 1 along an
-axis: there the entries of a matrix and of a shift move points equally far, and one length of step suits all of them.
-Each refinement seeks a small map before the one that is known. Samples are seeded and added up by one thread, so that
-results are the same to the bit on any number of cores.
+SimpleITK's optimiser is given coordinates in which fixed lies about 0 with a root mean square of 1 along an axis: there
+the entries of a matrix and of a shift move points equally far. Each refinement seeks a small map before the known one.
+Samples are seeded and added up by one thread, so that results are the same to the bit on any machine.
 
-What lies around a mask often shows the way, and sometimes misleads: so a map is sought in the whole images, and in what
-the masks leave of them."""
+What lies around a mask often shows the way, and sometimes misleads: so a map is sought in whole images and in masks."""
 
 from itertools import permutations, product
 from operator import itemgetter

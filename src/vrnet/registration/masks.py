@@ -123,8 +123,7 @@ Box = tuple[slice, ...]  # a part of each spatial axis
 
 
 def content_box(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], fewest: int) -> Box:
-    """The smallest box outside of which each image has the value of its corners everywhere, and a margin. An axis keeps
-    the `fewest` voxels at least. Where the corners of an image differ, it has no background."""
+    """The smallest box outside of which each image has one value, that of its corners, and a margin."""
 
     def differs_from_corners(I: Tensor) -> Tensor:
         corners = I
