@@ -30,7 +30,6 @@ LIBRARY = ctypes.CDLL(torch._C.__file__)  # in which the OpenMP that PyTorch was
 
 
 def in_main_thread() -> bool:
-    """Whether this is the thread of Python that may handle signals."""
     return current_thread() is main_thread()
 
 
@@ -59,8 +58,7 @@ def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
 
 def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
     """All threads, but one for a small image without a network: waiting for a busy core costs more than it gains."""
-    is_small = voxels <= ONE_THREAD_UP_TO_VOXELS and not is_network
-    return use_threads(1 if is_small else torch.get_num_threads())
+    return use_threads(1 if voxels <= ONE_THREAD_UP_TO_VOXELS and not is_network else torch.get_num_threads())
 
 
 def set_threads(count: int) -> None:
@@ -76,15 +74,9 @@ def set_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-def compute_alone() -> None:
-    """One thread in the whole process. Threads are not copied by a fork: what waits for one there waits for ever."""
-    torch.set_num_threads(1)
-    set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
-
-
-os.register_at_fork(after_in_child=compute_alone)
-
-
+# Threads are not copied by a fork: what waits for one there waits for ever. Set_threads, since what was set of MKL's
+# for the thread that forked counts for more.
+os.register_at_fork(after_in_child=lambda: (torch.set_num_threads(1), set_threads(1)))
 VOXELS_AT_ONCE = 2**17  # few enough that intermediate results stay in the cache
 
 
@@ -232,7 +224,6 @@ class Lookahead:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for all that was asked of a GPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

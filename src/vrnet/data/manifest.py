@@ -42,7 +42,6 @@ class SubjectFolder:
     pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:
-        """The subjects of a split, in the order of the file."""
         return choose_split(self.splits, split, self.split_file or self.root / "split.csv")
 
     @cached_property

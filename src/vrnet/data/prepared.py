@@ -39,7 +39,6 @@ PREPARE_AGAIN = "prepare it again"
 
 
 def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
-    """What a file keeps of a sample."""
     images = {name: getattr(sample, name).numpy() * np.float64(STEPS) for name in ("fixed", "moving")}
     others = {name: getattr(sample, name).numpy() for name in OPTIONAL if getattr(sample, name) is not None}
     about = {"name": np.array(sample.name), "spacing": np.array(sample.spacing, np.float64)}
@@ -47,7 +46,6 @@ def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
 
 
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
-    """Write named arrays in one file, one by one."""
     with atomic_write(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as file:
         for name, array in arrays:
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -110,7 +108,6 @@ class PreparedSplit:
 
     @property
     def names(self) -> list[str]:
-        """The subjects; no image is read to know them."""
         return list(getattr(self.samples, "names", ())) or [sample.name for sample in self.samples]
 
     def read(self, subject: str) -> Sample:
@@ -139,7 +136,6 @@ class PreparedSplit:
         return self.choose([self.names[k * len(self.samples) // count] for k in range(count)])
 
     def choose(self, names: Sequence[str]) -> "PreparedSplit":
-        """Some of the subjects."""
         return replace(self, samples=StoredSamples(names, self.read))
 
 
@@ -177,7 +173,6 @@ def fingerprint(path: Path) -> list[Any]:
 
 
 def safe_name(subject: str) -> str:
-    """The name in characters that any file may have."""
     return re.sub(r"[^\w.-]", "_", subject)[:80]
 
 

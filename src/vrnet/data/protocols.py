@@ -151,7 +151,6 @@ def choose_slices(labels: Sequence[UInt8[Tensor, "n 1 h w"]], name: str) -> list
 
 
 def not_constant(images: Float[Tensor, "b 1 *s"]) -> Bool[Tensor, " b"]:
-    """Which images of a batch show something."""
     return images.flatten(1).amax(1) > images.flatten(1).amin(1)
 
 

@@ -68,12 +68,10 @@ def nearest_distances(a: Mask, b: Mask, spacing: tuple[float, ...]) -> SurfaceDi
 
 
 def surface_distances(a: Mask, b: Mask, spacing: tuple[float, ...]) -> SurfaceDistances:
-    """Distances between the surfaces of two masks, in mm."""
     return nearest_distances(surface(a, range(a.ndim)), surface(b, range(b.ndim)), spacing)
 
 
 def mean_absolute_error(a: Real[ndarray, "*s"], b: Real[ndarray, "*s"]) -> float:
-    """Mean |a − b|, in the intensities of the images."""
     return float(np.abs(a.astype(float) - b.astype(float)).mean())
 
 

@@ -184,7 +184,6 @@ class Mesh:
         return (near & self.is_cell).nonzero()[:, 0]
 
     def voxels_of(self, cells: Integer[Tensor, " cells"]) -> Integer[Tensor, " n"]:
-        """The corners of these cells."""
         near = torch.zeros_like(self.is_cell)
         for offset in self.offsets.tolist():
             near[cells + offset] = True

@@ -25,7 +25,6 @@ class Inverse(NamedTuple):
 
 
 def describe_residual(residual: Any, unit: str) -> str:
-    """One sentence about the residual."""
     values = torch.as_tensor(residual)
     most = f"half of its voxels end within {values.median():.2g} {unit} of where they began"
     return f"from moving to fixed and back {most}, all within {values.max():.2g} {unit}"

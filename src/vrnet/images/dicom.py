@@ -43,8 +43,6 @@ PHASE_TYPES = {
 
 
 class Series(NamedTuple):
-    """What a file says of its series."""
-
     uid: str
     number: int
     title: str

@@ -228,7 +228,6 @@ UNSUPPORTED = ("axis mins", "axismins", "axis maxs", "axismaxs", "line skip", "l
 
 
 def read_nrrd(path: Path, with_voxels: bool = True) -> Voxels:
-    """An NRRD file."""
     import nrrd
 
     with path.open("rb") as file:
@@ -294,7 +293,6 @@ LAST_KEY = "ElementDataFile"
 
 
 def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
-    """A MetaImage."""
     with path.open("rb") as file:
         fields, grid = metaimage_header(file, path)
         channels = int(fields.get("ElementNumberOfChannels", "1"))

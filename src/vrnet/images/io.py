@@ -216,7 +216,6 @@ def given_image(name: str, given: object) -> Image:
 
 
 def given_cine(given: object) -> Cine:
-    """The cine that was given."""
     if isinstance(given, Cine):
         return given
     if isinstance(given, (str, PathLike)):

@@ -56,12 +56,10 @@ LICENCES = {
 
 
 def is_bundled(name: str) -> bool:
-    """Whether a model in the box has this name."""
     return name.casefold() in BUNDLED
 
 
 def bundled_file(name: str) -> Path:
-    """The file of weights of a model in the box, by its name in whatever case."""
     return FOLDER / f"{name.casefold().replace('-', '_')}.safetensors"
 
 

@@ -119,7 +119,6 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
 
 
 def read_card(path: Path) -> Card:
-    """The card of a file; its numbers are not read."""
     with open_weights(path) as (_, card):
         return card
 

@@ -37,7 +37,6 @@ class RandomSource:
         return low + (high - low) * torch.rand((), generator=self.generator).item()
 
     def normal(self, *shape: int) -> Tensor:
-        """Independent normal numbers of unit variance."""
         return torch.randn(shape, generator=self.generator)
 
 

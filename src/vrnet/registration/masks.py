@@ -162,7 +162,6 @@ def compared_box(box: Box, masks: Masks, h: RelativeSpacing, fewest: int) -> Box
 
 
 def cut(I: Float[Tensor, "b c *s"], box: Box) -> Float[Tensor, "b c *t"]:
-    """The part of an image in a box."""
     for axis, part in enumerate(box, start=2):
         I = I.narrow(axis, part.start, part.stop - part.start)
     return I.contiguous()

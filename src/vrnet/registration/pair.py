@@ -80,7 +80,6 @@ class ImagePair:
 
     @property
     def label_maps(self) -> list[Image]:
-        """Those that are given."""
         return [labels for labels in (self.fixed_labels, self.moving_labels) if labels is not None]
 
     def with_label_names(self, given: Names) -> "ImagePair":
@@ -115,7 +114,6 @@ class ImagePair:
 
 
 def given_labels(name: str, given: ImageLike | None) -> Image | None:
-    """The label map that was given, as a file or as an image."""
     return None if given is None else as_labels(given_image(name, given))
 
 

@@ -147,7 +147,6 @@ def linearize(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weig
 
 
 def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) -> Linearization:
-    """Expand the difference of the channels of two images."""
     seen = channels(pair.I1w)
     # J before the residual: autograd adds their gradients up in this order, and sums of floats depend on it
     return Linearization(**vars(pair), J=gradient(seen), residual=seen - channels(pair.I0))
