@@ -74,8 +74,8 @@ def set_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-# Threads are not copied by a fork: what waits for one there waits for ever. Set_threads, since what was set of MKL's
-# for the thread that forked counts for more.
+# Threads are not copied by a fork: what waits for one there waits for ever. What was set for the thread that forked, by
+# MKL, counts for more than the number of the process.
 os.register_at_fork(after_in_child=lambda: (torch.set_num_threads(1), set_threads(1)))
 VOXELS_AT_ONCE = 2**17  # few enough that intermediate results stay in the cache
 
@@ -232,8 +232,7 @@ def check_memory(path: Path, needed_bytes: int) -> None:
     """BadInput if what a file holds needs more memory than is there."""
     need, free = 2 * needed_bytes, available_memory()  # held as the bytes of the file, and as the array made of them
     if need > free:
-        raise BadInput(f"{path} needs {need / 1e9:.3g} GB of memory to be read, and {free / 1e9:.3g} GB are free: "
-                       "use a smaller one, or a machine with more memory")  # fmt: skip
+        raise BadInput(f"{path} needs {need / 1e9:.3g} GB of memory, and {free / 1e9:.3g} are free: use a smaller one")
 
 
 def available_memory() -> float:

@@ -218,8 +218,7 @@ def read_rows(path: Path, form: str) -> list[dict[str, str]]:
         raise BadInput(f'{path} has two columns "{shown(twice)}": give each a name of its own')
     for cells in lines:
         if any(cells[len(columns) :]):
-            said = f'{path} has more cells than columns in the line "{shown(cells[0])}, ..."'
-            raise BadInput(f"{said}: quote what holds a comma")
+            raise BadInput(f'{path} has more cells than columns in "{shown(cells[0])}, ...": quote what holds a comma')
         rows.append(dict(zip_longest(columns, map(str.strip, cells[: len(columns)]), fillvalue="")))
     return rows
 

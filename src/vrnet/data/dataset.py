@@ -308,8 +308,8 @@ def find_dataset(name: str, root: Path | None, split_file: Path | None = None) -
     if reads is None and root is not None:
         raise BadInput(f"{name} is made on the spot: leave `root` out")
     if reads is not None and not (root and (is_folder if reads == "folder" else isfile)(root)):
-        lacking = "none" if root is None else f"no {root}"
-        raise BadInput(f"{name} is read from a {reads}, and there is {lacking}: name it with `root`")
+        there = f"there is {f'no {root}' if root else 'none'}"
+        raise BadInput(f"{name} is read from a {reads}, and {there}: name it with `root`")
     if split_file is not None and reads != "folder":
         raise BadInput(f"{name} takes no file of splits: leave it out")
     return build(*{"folder": (root, split_file), "file": (root,), None: ()}[reads])

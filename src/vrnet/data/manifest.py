@@ -133,8 +133,9 @@ class Manifest:
         images = fixed, moving = [protocols.read_shown(path) for path in files[:2]]
         d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in images]
         if d != len(self.shape):
-            kinds = f"registered in {d}D, and those of the first pair in {len(self.shape)}D"
-            raise BadInput(f"{fixed.name} is {kinds}: list them in a file of their own")
+            raise BadInput(
+                f"{fixed.name} is registered in {d}D, and the first pair in {len(self.shape)}D: part the list"
+            )
         if axes[0] != axes[1]:
             raise BadInput(f"{fixed.name} is {axes[0]}D and {moving.name} {axes[1]}D: give two images of one kind")
         protocols.check_overlap(fixed, moving)
@@ -179,8 +180,8 @@ class Manifest:
                 own = read_grid(self.root.parent / name)
                 found.append(own.reordered(own.order))
         if not found:
-            where = f"its paths are relative to {self.root.parent}"
-            raise BadInput(f"no fixed image that {self.root} lists (tried: {len(names)}) can be read: {where}")
+            told = f"no fixed image that {self.root} lists (tried: {len(names)}) can be read"
+            raise BadInput(f"{told}: its paths are relative to {self.root.parent}")
         return found
 
 

@@ -270,8 +270,7 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
             index = json.loads(file["index"].item())
         parts = {FORMAT: list(index["parts"])}[index.get("format")]
     except Exception as error:
-        said = "is damaged, no pack of prepared data, or was written by another version of vrnet"
-        raise BadInput(f"{path} {said}: {PREPARE_AGAIN}") from error
+        raise BadInput(f"{path} is damaged, no pack, or one of another version of vrnet: {PREPARE_AGAIN}") from error
     found = {}
     for place, values in enumerate(parts):
         part = read_record(values, PartRecord, path, PREPARE_AGAIN)
@@ -311,9 +310,7 @@ class Source:
         if (split, purpose) not in self.parts:
             known = ", ".join(f"{name} (for {use})" for name, use in self.parts)
             again = f'`vrnet prepare`, or give `data="{next(iter(self.parts.values())).data}"` and `root`, its folder'
-            raise BadInput(
-                f"{self.data} holds no split {split} for {purpose}: it holds {known}; make it again by {again}"
-            )
+            raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}; make it by {again}")
         return self.parts[split, purpose]
 
     @cached_property

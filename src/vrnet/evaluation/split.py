@@ -190,9 +190,7 @@ def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[R
     done = [state.record.row for _, state in found if state.kind == "done"]
     failed = {one.carried[0]: state.why for one, state in found if state.kind == "failed"}
     if left := len(subjects) - len(done) - len(failed):
-        raise BadInput(
-            f"another run is at {counted(left, 'subject')} of {task.folder.path}: start again when it has ended"
-        )
+        raise BadInput(f"another run is at {counted(left, 'subject')} of {task.folder.path}: wait until it has ended")
     if not done:
         name, reason = next(iter(failed.items()))
         raise BadInput(f"no subject of {len(failed):,} could be measured, such as {name}: {reason}")

@@ -88,8 +88,7 @@ def read_series(path: Path) -> Voxels:
     frames = list_frames(path)
     series = len({frame.series.uid for frame in frames})
     if series != 1:
-        count = f"{series} DICOM series" if series else "no DICOM series"
-        raise BadInput(f"{path} holds {count}: name a folder with one, or an image file")
+        raise BadInput(f"{path} holds {series or 'no'} DICOM series: name a folder with one, or an image file")
     check_alike(frames, path)
     stack = sorted(frames, key=lambda frame: frame.level)
     grid = grid_of_stack(stack, path)
@@ -295,8 +294,7 @@ def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
         if steps.min() < MIN_SLICE_DISTANCE_MM:
             raise BadInput(f"{path} holds several images at one place (time frames?): give a folder with one frame")
         if np.ptp(steps) > MAX_DISTANCE_VARIATION * steps.max():
-            said = f"{steps.min():.3g} to {steps.max():.3g} mm"
-            raise BadInput(f"{path} has slices at unequal distances, {said}: are some missing?")
+            raise BadInput(f"{path} has slices at unequal distances, up to {steps.max():.3g} mm: are some missing?")
     offset = np.subtract(last.position, first.position) - (last.level - first.level) * first.normal
     if np.abs(offset).max() > SAME_PLACE_MM:
         raise BadInput(f"{path} has slices that do not lie behind each other: give a cine of one stack")

@@ -200,8 +200,7 @@ def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
     rest = [float(h) or 1.0 for h in header["pixdim"][4 : d + 1]]
     grid = checked_grid(Grid.of(shape, [*spacing, *rest], origin, axes), path)
     if not forms:
-        warn_of_input(f"the header of {path} does not say where it lies (sform and qform are 0): its first voxel is "
-                      "put at the origin, as ITK does it (nibabel puts its middle there)")  # fmt: skip
+        warn_of_input(f"the header of {path} does not say where it lies: its first voxel is put at the origin")
     corners = np.array([(*index, 1.0) for index in product(*((0.0, n - 1.0) for n in (*shape, 1, 1)[:3]))])
     gap = float(np.linalg.norm((form - forms[-1]) @ corners.T, axis=0).max()) if forms else 0.0
     if not np.isfinite(gap):

@@ -261,8 +261,7 @@ def read_points(path: Path, space: Space) -> Points:
         except (ValueError, IndexError):
             found.append([np.nan])
         if not np.isfinite(found[-1]).all():
-            said = f"the x, y or z of point {count} of {path} is no finite number"
-            raise BadInput(f"{said} (its row: {shown(','.join(row))}): correct it")
+            raise BadInput(f"point {count} of {path} is no finite number (its row: {shown(','.join(row))}): mend it")
     numbers = np.array(found).reshape(-1, len(columns))
     return Points(numbers * SIGNS[space][: len(columns)], header, rows, columns)
 

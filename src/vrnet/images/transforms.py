@@ -166,8 +166,8 @@ def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Trans
         return
     everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
     if not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
-        warn_of_input(f"the transform leads to no place in {name}: the result is empty. Check that this is the moving "
-                      "image of the transform, its header, and the order of transforms")  # fmt: skip
+        told = f"the transform leads to no place in {name}: the result is empty"
+        warn_of_input(f"{told}. Check that it is the moving image, its header, and the order of transforms")
 
 
 def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", reference: Grid) -> None:
@@ -207,8 +207,8 @@ class Transform:
 
     def __post_init__(self) -> None:
         if self.displacement.shape != (len(self.grid.shape), *self.grid.shape):
-            shape = self.displacement.shape
-            raise BadInput(f"displacements are {shape} on a grid of {self.grid.shape}: give (d, *shape)")
+            found = self.displacement.shape
+            raise BadInput(f"displacements are {found} on a grid of {self.grid.shape}: give (d, *shape)")
 
     def __repr__(self) -> str:
         return f"Transform({self.grid.shape}, up to {np.linalg.norm(self.displacement, axis=0).max():.3g} mm)"
@@ -367,8 +367,7 @@ class Transform:
         else:
             transform = sample_transform(itk, reference)
         if not np.abs(transform.displacement).max() <= MAX_PARAMETER:
-            said = f"NaN or infinite numbers, or displacements above {MAX_PARAMETER:g} mm"
-            raise BadInput(f"{path} contains {said}: it cannot be applied")
+            raise BadInput(f"{path} contains NaN or infinite numbers, or above {MAX_PARAMETER:g}: it cannot be applied")
         return transform
 
 

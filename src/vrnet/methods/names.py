@@ -254,8 +254,7 @@ def load_once(spec: MethodSpec) -> Method:
     if spec.weights is not None:
         found: Method = load_method(spec.weights)
         if not is_default and str(parse(alone)) != str(found):
-            told = f"leave out the name, or give the weights of {alone}"
-            raise BadInput(f"{spec.weights} holds {found}, not {alone}: {told}")
+            raise BadInput(f"{spec.weights} holds {found}, not {alone}: leave out the name, or give other weights")
     elif given and is_default:
         raise BadInput(f'parameters are those of a method: name it too, such as `method="{SOLVER}"`, used for volumes')
     else:
@@ -269,10 +268,8 @@ def with_weights(method: object) -> Method:
     if not hasattr(method, "build") or not hasattr(method, "is_trainable"):
         raise BadInput(f"method is {type_name(method)}: give a name such as TV-L1, or vrnet.parse(name)")
     if method.is_trainable:
-        raise BadInput(
-            f"{method} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "
-            f"command line --weights FILE. Models that come with vrnet: {', '.join(BUNDLED)}"
-        )
+        way = "which vrnet train writes: give vrnet.load_method(FILE), or on the command line --weights FILE"
+        raise BadInput(f"{method} is learned and needs weights, {way}. Models in the box: {', '.join(BUNDLED)}")
     return cast(Method, method)
 
 

@@ -134,6 +134,6 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
             check_plain(written)
             values[name] = msgspec.convert(written, hints[name])
         except (TypeError, ValueError, OverflowError) as error:
-            such = f"such as {format_value(known[name])}"
-            raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give a value {such}") from error
+            said = f"{name} of {method} cannot be {format_value(value)}"
+            raise BadInput(f"{said}: give a value such as {format_value(known[name])}") from error
     return replace(method, **values) if values else method  # type: ignore[type-var]

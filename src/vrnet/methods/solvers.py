@@ -65,8 +65,7 @@ class Variational(Method):
             check_range({"momentum": momentum, "finest_warps": finest_warps})
             check_range({"tolerance": self.tolerance, "fluid": self.fluid})
             if momentum >= 1 or (momentum and not self.fluid):
-                needs = "it must be below 1, and 0 where fluid is 0: only composed updates have a momentum"
-                raise BadInput(f"momentum is {momentum}: {needs}")
+                raise BadInput(f"momentum is {momentum}: give a number below 1, and 0 where fluid is 0")
             check_range({"warps times iterations": max(self.warps, finest_warps) * self.iterations}, most=MAX_STEPS)
 
     def __str__(self) -> str:

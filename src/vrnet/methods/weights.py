@@ -111,8 +111,7 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
         found = {name: (shape, single.get(dtype, dtype)) for name, (shape, dtype) in file.layouts().items()}
         fits = len(shape or card.spacing_mm) == card.dimension
         if not fits or found != {name: (tuple(x.shape), x.dtype) for name, x in model.state_dict().items()}:
-            told = f"the weights in {path} do not fit {card.method}"
-            raise BadInput(f"{told}: they are of another model, or of another version of vrnet; {ADVICE}")
+            raise BadInput(f"the weights in {path} do not fit {card.method}: of another version of vrnet? {ADVICE}")
         tensors = file.read()
     model.load_state_dict(tensors, assign=True)
     return model.float().eval(), card
@@ -273,10 +272,8 @@ def warn_if_far(method: Method, spacing: Spacing) -> None:
     if own is None or spacing is None or len(own) != len(spacing):  # another dimension is refused by `build`
         return
     if not is_in_reach(own, spacing, MAX_SPACING_RATIO):
-        warn_of_input(
-            f"{method} was trained on voxels of {millimetres(own)}; these are of {millimetres(spacing)}, three or more "
-            "times coarser or finer along an axis: it has seen none such, and may go wrong in them"
-        )
+        told = f"{method} was trained on voxels of {millimetres(own)}; these are of {millimetres(spacing)}"
+        warn_of_input(f"{told}, three or more times coarser or finer along an axis: it may go wrong in them")
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:

@@ -21,17 +21,13 @@ TEXTURE_STEP_MM = 3.0  # between the nodes of the texture
 TEXTURE_NODES = 40  # along each axis
 
 
-@dataclass(frozen=True)
 class RandomSource:
     """The numbers that a patient is made of, drawn in a fixed order: one seed is one patient."""
 
-    generator: torch.Generator
-
-    @classmethod
-    def seeded(cls, seed: int) -> "RandomSource":
+    def __init__(self, seed: int) -> None:
         if not 0 <= seed < 2**63:
             raise BadInput(f"there is no patient {seed}: a seed is a whole number from 0 to 2^63 - 1")
-        return cls(torch.Generator().manual_seed(seed))
+        self.generator = torch.Generator().manual_seed(seed)
 
     def uniform(self, low: float, high: float) -> float:
         return low + (high - low) * torch.rand((), generator=self.generator).item()
@@ -120,10 +116,8 @@ class Heart:
         a, b, z = p
         r = norm(a, b)
         endo, epi = self.radii(a / r.clamp(min=1e-6))
-        return (
-            (norm(r / endo, self.depth(z, self.length)) - 1) * endo,
-            (norm(r / epi, self.depth(z, self.length + self.wall)) - 1) * epi,
-        )
+        outside = norm(r / epi, self.depth(z, self.length + self.wall)) - 1
+        return (norm(r / endo, self.depth(z, self.length)) - 1) * endo, outside * epi
 
     def right_ventricle(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
         """Distance to the RV cavity, as if the LV did not dent it."""
@@ -206,22 +200,20 @@ class Chest:
         canvas = paint(paint(canvas, 0.3 * self.muscle, rib), 0.4 * self.fat, rib + 2.5)
         # Two textures vanish together along curves: these are the vessels.
         vessels = (-8 * (first.square() + second.square())).exp()
-        canvas = paint(canvas, self.thorax(p, fine[0], coarse, vessels), skin + self.rind + 16)
-        return self.ventricles(self.heart.to_heart(p), canvas, fine, coarse)
-
-    def thorax(self, p: Tensor, fine: Tensor, coarse: Tensor, vessels: Tensor) -> Tensor:
-        """Lungs; below the diaphragm fat, liver, stomach and spine; the descending aorta."""
+        # Lungs; below the diaphragm fat, liver, stomach and spine; the descending aorta.
         x, y, z = p[0] - self.diaphragm[0], p[1] - self.diaphragm[1], p[2]
         below = x.square() / 330 - 0.15 * z - y
         liver = torch.maximum(below + 2, x - 53 + 6 * coarse)
         stomach = ellipse(x - 100, y - 52, (34.0, 28.0)) + 3 * coarse
         spine = ellipse(x - 43, y - 90, (20.0, 17.0))
         aorta = ellipse(x - 65, y - 64, (11.0, 11.0))
-        canvas = paint(self.lung + 0.3 * vessels, self.fat * (0.85 + 0.08 * coarse), below - 1.5)
-        canvas = paint(canvas, self.liver * (1 + 0.05 * fine) + 0.3 * vessels, liver)
-        canvas = paint(paint(canvas, self.muscle, stomach), 0.5 * self.liver + 0.1 * coarse, stomach + 4)
-        canvas = paint(canvas, self.muscle * (1.3 + 0.2 * fine), spine)
-        return paint(paint(canvas, self.muscle, aorta - 2), self.blood, aorta)
+        thorax = paint(self.lung + 0.3 * vessels, self.fat * (0.85 + 0.08 * coarse), below - 1.5)
+        thorax = paint(thorax, self.liver * (1 + 0.05 * fine[0]) + 0.3 * vessels, liver)
+        thorax = paint(paint(thorax, self.muscle, stomach), 0.5 * self.liver + 0.1 * coarse, stomach + 4)
+        thorax = paint(thorax, self.muscle * (1.3 + 0.2 * fine[0]), spine)
+        thorax = paint(paint(thorax, self.muscle, aorta - 2), self.blood, aorta)
+        canvas = paint(canvas, thorax, skin + self.rind + 16)
+        return self.ventricles(self.heart.to_heart(p), canvas, fine, coarse)
 
     def ventricles(self, p: Tensor, canvas: Tensor, fine: Tensor, coarse: Tensor) -> Tensor:
         """Pericardial fat, RV and LV, the atrium's wall above the valves, and papillary muscles 44 mm long."""

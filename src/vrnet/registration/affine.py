@@ -107,9 +107,8 @@ def find_affine(
     given = [None if mask is None or mask.array.all() else mask for mask in (masks.fixed, masks.moving)]
     for image, mask in zip((fixed, moving), given, strict=True):
         if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
-            size = shape_text(image.grid.shape)
-            needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
-            raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
+            needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis; leave `affine` out"
+            raise BadInput(f"{image.name} is {shape_text(image.grid.shape)}: {needed}")
         if mask is not None and (count := np.count_nonzero(mask.array)) < MIN_VOXELS_INSIDE:
             needed = f"an affine start needs {MIN_VOXELS_INSIDE}; give a larger mask, or leave `affine` out"
             raise BadInput(f"{mask.name} has {count} voxels inside: {needed}")

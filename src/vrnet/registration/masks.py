@@ -91,8 +91,7 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
     if not np.isfinite(mask.array).all():
         raise BadInput(f"{mask.name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
     if mask.array.dtype.kind == "f" and not (mask.array == np.round(mask.array)).all():
-        raise BadInput(f"{mask.name} holds values that are not whole numbers: a mask is 0 outside and 1 inside; of a "
-                       "soft one, give the part above a threshold")  # fmt: skip
+        raise BadInput(f"{mask.name} holds values that are not whole numbers: give the part above a threshold")
     refuse_intensities(mask.name, mask.array, *NOT_A_MASK)
     check_same_grid(mask.name, mask.grid, image.name, image.grid)
     if not mask.array.any():
@@ -105,8 +104,7 @@ def inpaint_image(image: Image, mask: Image) -> Image:
     if mask.array.all():
         return image
     if (values := image.array[mask.array]).min() == values.max():
-        constant = f"{image.name} is constant ({values[0]:g}) inside {mask.name}"
-        raise BadInput(f"{constant}: give a mask in which it shows something")
+        raise BadInput(f"{image.name} is constant ({values[0]:g}) inside {mask.name}: give another mask")
     filled = inpaint(as_tensor(image.array.astype(np.float32)), as_tensor(mask.array), image.grid.spacing)
     return image.with_array(filled.numpy())
 

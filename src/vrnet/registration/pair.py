@@ -289,9 +289,8 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         for voxels in (fixed & after & before, fixed & after):  # headers may put the masks far apart
             if voxels.any():
                 return voxels
-        fallback = "the images are compared inside that of fixed alone, or everywhere if it has none"
-        warn_of_input("the masks of fixed and moving have no voxel in common after the registration: "
-                      f"{fallback}. Check the masks and the headers")  # fmt: skip
+        told = "the masks of fixed and moving have no voxel in common after the registration"
+        warn_of_input(f"{told}: images are compared inside that of fixed, if any. Check the masks and the headers")
         return fixed
 
     @cached_property
