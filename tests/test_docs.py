@@ -90,7 +90,6 @@ def test_the_names_of_the_document_are_names():
         "…-L2-…": "R-L2-3x2",
         "…-none-…": "R-none-3x2",
         "-T1": "R-L1-3x2-T1",
-        "…-odd": "D-L1-3x2-odd",
     }
     for name in names:
         assert parse_trainable(whole.get(name, name.replace("…", "R-L1-3x2")))

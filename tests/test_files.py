@@ -213,7 +213,7 @@ def test_what_could_block_is_refused_rather_than_waited_for(tmp_path, read):
         (b'a,b\n1,"' + b"x\n" * 200_000, f"should be a text file in UTF-8 with {FORM}"),
         (b"a,b\n1,\0\n", "should be a text file"),
         (b"\xff\xfea,b\n", "should be a text file"),
-        (b"a,b\nx.nii,1, 2\n", r'more cells than columns in the line "x\.nii, \.\.\.": quote'),
+        (b"a,b\nx.nii,1, 2\n", r'more cells than columns in "x\.nii, \.\.\.": quote'),
         (None, f"there is no .*: write one with {FORM}"),
     ],
     ids=["column twice", "quote", "NUL", "UTF-16", "a comma too many", "nothing"],

@@ -30,7 +30,6 @@ LIBRARY = ctypes.CDLL(torch._C.__file__)  # in which the OpenMP that PyTorch was
 
 
 def in_main_thread() -> bool:
-    """Whether this is the thread of Python that may handle signals."""
     return current_thread() is main_thread()
 
 
@@ -46,8 +45,8 @@ def use_threads(count: int) -> Iterator[None]:
 
 
 def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
-    """function(n) of each number, in their order, by as many threads as PyTorch would give to one call; by one
-    outside the main thread of Python: a host program that has threads of its own has shared its work already."""
+    """function(n) of each number, in order, by as many threads as PyTorch would use; by one outside the main thread of
+    Python, since a host program with threads of its own has shared its work already."""
     threads = torch.get_num_threads()
     workers = min(threads, len(numbers)) if in_main_thread() else 1
     if workers <= 1:
@@ -59,15 +58,12 @@ def side_by_side(function: Callable[[int], T], numbers: range) -> Iterator[T]:
 
 def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
     """All threads, but one for a small image without a network: waiting for a busy core costs more than it gains."""
-    is_small = voxels <= ONE_THREAD_UP_TO_VOXELS and not is_network
-    return use_threads(1 if is_small else torch.get_num_threads())
+    return use_threads(1 if voxels <= ONE_THREAD_UP_TO_VOXELS and not is_network else torch.get_num_threads())
 
 
 def set_threads(count: int) -> None:
-    """Let PyTorch, and the libraries below it, compute with `count` threads in this thread of Python.
-
-    ARM's convolutions ask for all cores: OpenMP gives them fewer where it may. It may where the number is 1, and
-    nowhere else: OpenBLAS waits for ever for threads that it asked for and did not get."""
+    """Let PyTorch, and the libraries below it, compute with `count` threads in this thread of Python. OpenMP may give
+    fewer than ARM's convolutions ask for if that is 1: else OpenBLAS waits for ever for threads that it did not get."""
     torch.get_num_threads()  # which gives this thread the number of the process, if it has none yet
     if hasattr(LIBRARY, "omp_set_num_threads"):  # else PyTorch was built with another way to share work
         LIBRARY.omp_set_num_threads(count)
@@ -78,15 +74,9 @@ def set_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-def compute_alone() -> None:
-    """One thread in the whole process. Threads are not copied by a fork: what waits for one there waits for ever."""
-    torch.set_num_threads(1)
-    set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
-
-
-os.register_at_fork(after_in_child=compute_alone)
-
-
+# Threads are not copied by a fork: what waits for one there waits for ever. What was set for the thread that forked, by
+# MKL, counts for more than the number of the process.
+os.register_at_fork(after_in_child=lambda: (torch.set_num_threads(1), set_threads(1)))
 VOXELS_AT_ONCE = 2**17  # few enough that intermediate results stay in the cache
 
 
@@ -234,7 +224,6 @@ class Lookahead:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for all that was asked of a GPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -243,8 +232,7 @@ def check_memory(path: Path, needed_bytes: int) -> None:
     """BadInput if what a file holds needs more memory than is there."""
     need, free = 2 * needed_bytes, available_memory()  # held as the bytes of the file, and as the array made of them
     if need > free:
-        raise BadInput(f"{path} needs {need / 1e9:.3g} GB of memory to be read, and {free / 1e9:.3g} GB are free: "
-                       "use a smaller one, or a machine with more memory")  # fmt: skip
+        raise BadInput(f"{path} needs {need / 1e9:.3g} GB of memory, and {free / 1e9:.3g} are free: use a smaller one")
 
 
 def available_memory() -> float:

@@ -8,10 +8,8 @@ from difflib import get_close_matches
 
 
 class BadInput(ValueError):
-    """The input cannot be used. The message is one line: what is wrong, and what to do.
-
-    Arguments are written as in Python, between backticks: `slices` or `slices="each"`. On the command line one reads
-    --slices and --slices each."""
+    """The input cannot be used. The message is one line: what is wrong, and what to do. Arguments are written as in
+    Python, `slices` or `slices="each"`; on the command line one reads --slices each."""
 
 
 class UnfitMachine(BadInput):
@@ -112,8 +110,8 @@ def either(words: Sequence[str]) -> str:
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
-    """ "did you mean fixed_mask or moving_mask?" of the word mask: of up to six names that hold the word, or begin with
-    it if it is shorter than four letters, or else of the one most like it. Nothing where no known name is near."""
+    """Which of the known names are meant: up to six that hold the word, or begin with one below four letters, or else
+    the one most like it, as "did you mean fixed_mask or moving_mask?"; nothing where none is near."""
     part = bare(word)
     near = [name for name in known if part and (bare(name).startswith(part) if len(part) < 4 else part in bare(name))]
     if not 0 < len(near) <= 6:
@@ -145,8 +143,7 @@ OF_REGISTER = {
 
 
 def as_options(message: str, command: str = "") -> str:
-    """A message with its arguments as options of a command: `slices="each"` is --slices each; one that the command does
-    not have as an option of `vrnet register`."""
+    """A message with its arguments as options, `slices="each"` as --slices each; or as those of `vrnet register`."""
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], (found[2] or "").strip('"')

@@ -43,7 +43,6 @@ def check_ordinary(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of an ordinary file's content."""
     check_ordinary(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -93,20 +92,27 @@ PARTIAL = ".partial-"  # how the names of temporary folders begin
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a file of the same name in a folder of its own, to be written. If the block succeeds, it replaces `path`;
-    if not, nothing is left behind. Writers that say nothing of a full disk must look at what they wrote before."""
+    """Yield a file of the same name in a folder of its own. If the block succeeds, it replaces `path`; if not, nothing
+    is left behind. Writers that say nothing of a full disk must look at what they wrote before."""
+    with partial_folder(path.parent, path) as folder:
+        temporary, ordinary = folder / path.name, folder / ".ordinary"
+        yield temporary
+        ordinary.touch()
+        temporary.chmod(ordinary.stat().st_mode)  # some libraries write files that nobody else may read
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())  # some file systems say only then that there was no room for it
+        temporary.replace(path)
+
+
+@contextmanager
+def partial_folder(folder: Path, path: Path) -> Iterator[Path]:
+    """A temporary folder in another, which is made; BadInput, which names a path, where nothing can be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=PARTIAL, dir=path.parent) as folder:
-            temporary, ordinary = Path(folder, path.name), Path(folder, ".ordinary")
-            yield temporary
-            ordinary.touch()
-            temporary.chmod(ordinary.stat().st_mode)  # some libraries write files that nobody else may read
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())  # some file systems say only then that there was no room for it
-            temporary.replace(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=PARTIAL, dir=folder) as temporary:
+            yield Path(temporary)
     except OSError as error:
-        if names_other_file(error, path.parent):
+        if names_other_file(error, folder):
             raise
         raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error
 
@@ -126,7 +132,6 @@ def remove_leftovers(folder: Path, names: str = f"{PARTIAL}*") -> None:
 
 
 def write_bytes(content: bytes, path: Path) -> None:
-    """Write a file of this content, whole or not at all."""
     with atomic_write(path) as temporary:
         temporary.write_bytes(content)
         check_written(temporary.stat().st_size == len(content), path)
@@ -164,33 +169,27 @@ def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield a folder to write files in. If the block succeeds, they replace those of the earlier run, of which those of
     these names that are not written again are removed; else these stay."""
     check_folder(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=PARTIAL, dir=folder) as staged:
-            try:
-                yield Path(staged)
-            except BadInput as error:  # in the words of the reader, who knows nothing of the temporary folder
-                raise BadInput(str(error).replace(staged, str(folder))) from error
-            written = {path.relative_to(staged).as_posix(): path for path in Path(staged).rglob("*") if path.is_file()}
-            check_set(folder, sorted(written))
-            owned = own_files(folder)
-            kept = {name: digest for name, digest in owned.items() if name not in names}
-            recorded = kept | {name: sha256(path) for name, path in sorted(written.items())}
-            # Both the old files and the new ones, so that a run that is killed meanwhile can be repeated.
-            write_json({"files": recorded, "before": owned}, folder / RECORD)
-            for name, path in written.items():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                path.replace(folder / name)
-            for name in owned.keys() - recorded.keys():
-                (folder / name).unlink()
-                for parent in PurePosixPath(name).parents[:-1]:
-                    with suppress(OSError):  # which is raised where something is in it
-                        (folder / parent).rmdir()
-            write_json({"files": recorded}, folder / RECORD)
-    except OSError as error:
-        if names_other_file(error, folder):
-            raise
-        raise BadInput(f"cannot write in {folder} ({error.strerror}): choose another folder") from error
+    with partial_folder(folder, folder) as staged:
+        try:
+            yield staged
+        except BadInput as error:  # in the words of the reader, who knows nothing of the temporary folder
+            raise BadInput(str(error).replace(str(staged), str(folder))) from error
+        written = {path.relative_to(staged).as_posix(): path for path in staged.rglob("*") if path.is_file()}
+        check_set(folder, sorted(written))
+        owned = own_files(folder)
+        kept = {name: digest for name, digest in owned.items() if name not in names}
+        recorded = kept | {name: sha256(path) for name, path in sorted(written.items())}
+        # Both the old files and the new ones, so that a run that is killed meanwhile can be repeated.
+        write_json({"files": recorded, "before": owned}, folder / RECORD)
+        for name, path in written.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(folder / name)
+        for name in owned.keys() - recorded.keys():
+            (folder / name).unlink()
+            for parent in PurePosixPath(name).parents[:-1]:
+                with suppress(OSError):  # which is raised where something is in it
+                    (folder / parent).rmdir()
+        write_json({"files": recorded}, folder / RECORD)
 
 
 def own_files(folder: Path) -> dict[str, str]:
@@ -220,8 +219,7 @@ def read_rows(path: Path, form: str) -> list[dict[str, str]]:
         raise BadInput(f'{path} has two columns "{shown(twice)}": give each a name of its own')
     for cells in lines:
         if any(cells[len(columns) :]):
-            said = f'{path} has more cells than columns in the line "{shown(cells[0])}, ..."'
-            raise BadInput(f"{said}: quote what holds a comma")
+            raise BadInput(f'{path} has more cells than columns in "{shown(cells[0])}, ...": quote what holds a comma')
         rows.append(dict(zip_longest(columns, map(str.strip, cells[: len(columns)]), fillvalue="")))
     return rows
 
@@ -281,7 +279,6 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a JSON file."""
     check_ordinary(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -335,8 +332,7 @@ def check_plain(value: Any) -> None:
         raise ValueError(f"it holds {value[:40]!a}, which is no line of text")
 
 
-# Tensors: safetensors, in which nothing can be executed. What a file says of itself is known before its numbers are
-# read.
+# Tensors: safetensors, in which nothing is executed. What a file says of itself is known before its numbers are read.
 
 CHECKSUM = "sha256"  # the key of the header that has the checksum of all that a file holds
 Layout = tuple[tuple[int, ...], "torch.dtype"]  # shape and type of a tensor
@@ -390,12 +386,12 @@ def open_tensors(path: Path, advice: str) -> Iterator["TensorFile"]:
 
 @dataclass(frozen=True)
 class TensorFile:
-    """A file of tensors that is open."""
+    """A file of tensors that is open; `advice` is what to do if it cannot be used."""
 
     path: Path
     file: Any
     metadata: Mapping[str, str]
-    advice: str  # what to do if it cannot be used
+    advice: str
 
     def record(self, key: str, schema: type[T]) -> T:
         """What the header says under a key, in JSON, as a dataclass."""
@@ -421,5 +417,4 @@ class TensorFile:
         return tensors
 
     def refusal(self, reason: str) -> BadInput:
-        """The error to raise where the file cannot be used."""
         return BadInput(f"{self.path} {reason}: {self.advice}")

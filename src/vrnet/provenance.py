@@ -1,5 +1,4 @@
-"""What made a result: the versions of vrnet and torch, the commit where there is one, and the device. And how what
-is installed is added to."""
+"""What made a result: versions, commit and device; and how to add to what is installed."""
 
 import shlex
 import subprocess
@@ -43,13 +42,11 @@ def may_be_same_commit(one: str | None, other: str | None) -> bool:
 
 
 def git(folder: Path, *words: str) -> str:
-    """What a git command prints."""
     command = ["git", "-C", str(folder), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
 
 def versions() -> dict[str, str | None]:
-    """The code that made a result."""
     import torch
 
     return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__)}

@@ -57,7 +57,6 @@ class RegistrationOptions:
                 raise BadInput(f"{name} is {value!r}: give {either([repr(choice) for choice in choices])}")
 
     def as_json(self) -> dict[str, Any]:
-        """The options by name, as strings and truth values."""
         return asdict(self)
 
 

@@ -19,7 +19,7 @@ from tests.skips import DATA
 from vrnet import BadInput, Cine, Grid, Image, Trained, read_image
 from vrnet.cardiac.anatomy import clean, load_segmenter, segment
 from vrnet.methods.names import all_methods, names, parse, parse_trainable
-from vrnet.methods.segmenter import Segmenter
+from vrnet.methods.vrnet import Segmenter
 from vrnet.vocabulary import HEART
 
 BRIGHTNESS = {0: 0.0, RV: 0.75, MYO: 0.35, LV: 1.0}

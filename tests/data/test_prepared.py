@@ -211,7 +211,7 @@ def test_a_damaged_pack_is_refused(parts, tmp_path, harm):
         np.savez(path, a=np.ones(3))
     else:
         path.write_bytes(whole[: len(whole) // 2] if harm == "cut" else b"hello")
-    with pytest.raises(BadInput, match="is damaged, no pack of prepared data, or was written by another version"):
+    with pytest.raises(BadInput, match="is damaged, no pack, or one of another version"):
         load_pack(path)
     with pytest.raises(BadInput, match="there is no"):
         load_pack(tmp_path / "none.npz")
@@ -391,6 +391,6 @@ def test_a_source_is_a_data_set_by_name_or_one_packed_in_a_file(few_source, tmp_
 def test_a_pack_has_what_budgets_need_beside(few_source, tmp_path, monkeypatch):
     pack(few_source, tmp_path / "old.npz", silent, print)
     monkeypatch.setitem(MORE_USES, "few", (("train", "evaluation"), ("test", "training")))
-    with pytest.raises(BadInput, match=r"no split train for evaluation: .*make it again by `vrnet prepare`"):
+    with pytest.raises(BadInput, match=r"no split train for evaluation: .*make it by `vrnet prepare`"):
         Source(str(tmp_path / "old.npz")).split("train", "evaluation", silent, print)
     assert ("train", "evaluation") in pack(few_source, tmp_path / "new.npz", silent, print)

@@ -99,7 +99,7 @@ def test_values_that_change_from_voxel_to_voxel_are_an_image(dtype):
     """As many as a picture of 8 bits has, and also where all about the patient is black."""
     values = np.random.default_rng(0).integers(1, 250, (40, 50)).astype(dtype)
     values[:10] = 0
-    words = r"^scan holds 249 different numbers that change from voxel to voxel: it is an image, not a label map; give"
+    words = r"^scan holds 249 numbers that change from voxel to voxel: it is an image, not a label map; give"
     with pytest.raises(BadInput, match=words):
         as_labels(Image(values, Grid.plain((40, 50), (1.0, 1.0)), "scan"))
 

@@ -49,27 +49,6 @@ def test_names_say_what_differs_from_the_paper():
         assert str(parse_learned(name)) == name
 
 
-@pytest.mark.parametrize(("d", "letter"), [(2, "C"), (3, "D")])
-def test_odd_networks_move_nothing_where_the_images_are_equal_and_free_ones_do(d, smooth_image, letter):
-    I0, I1 = pair(d, smooth_image)
-    for exchange in ("odd", "free"):
-        torch.manual_seed(0)
-        model = VRNet(letter, "L2", 2, 1, exchange=exchange, width=NARROW_WIDTH[d]).build(d)
-        he_initialised(model)  # a new one hardly moves anything
-        with torch.no_grad():
-            assert model(I0, I1).abs().max() > 0.1
-            assert (model(I0, I0).abs().max() == 0) == (exchange == "odd")
-
-
-def test_what_an_odd_network_finds_first_changes_its_sign_with_the_images(d, smooth_image):
-    I0, I1 = pair(d, smooth_image)
-    init = VRNet("C", "L2", 1, 1, exchange="odd", width=NARROW_WIDTH[d]).build(d).init
-    he_initialised(init)
-    with torch.no_grad():
-        torch.testing.assert_close(init(I0, I1), -init(I1, I0))
-        assert init(I0, I1).abs().max() > 0.1
-
-
 @pytest.mark.parametrize(("d", "letter"), [(2, "R"), (3, "U"), (2, "C"), (3, "D")])
 def test_networks_at_half_resolution_find_fields_of_full_size_whatever_the_sides(d, smooth_image, letter):
     model = VRNet(letter, "L2", 2, 1, resolution="half", width=NARROW_WIDTH[d]).build(d)
@@ -78,11 +57,6 @@ def test_networks_at_half_resolution_find_fields_of_full_size_whatever_the_sides
         u = model(*pair(d, smooth_image))
     assert u.shape == (1, d, *SIZE[d])
     assert u.isfinite().all()
-
-
-def test_networks_of_fields_cannot_be_odd():
-    with pytest.raises(BadInput, match="choose C or D"):
-        parse_learned("R-L1-3x2-odd")
 
 
 def test_vrnet_with_the_tv_prox_for_its_network_is_the_tv_solver(d, smooth_image):
@@ -254,7 +228,7 @@ def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image
     assert u.isfinite().all()
 
 
-@pytest.mark.parametrize(("d", "name"), [(2, "D-L2-2x1-c2-w2"), (3, "C-L1-1x2-odd-c2-w2"), (2, "R-L2-2x1-zeros-c2-w2")])
+@pytest.mark.parametrize(("d", "name"), [(2, "D-L2-2x1-c2-w2"), (3, "C-L1-1x2-c2-w2"), (2, "R-L2-2x1-zeros-c2-w2")])
 def test_further_channels_of_weight_nearly_0_count_for_nothing(d, name, smooth_image):
     """In networks too; then a data step is that of the image alone."""
     torch.manual_seed(0)

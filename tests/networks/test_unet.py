@@ -17,7 +17,6 @@ from vrnet.networks.unet import (
     Siamese,
     convolve_slices,
     expand_blocks,
-    half_unet,
     unet,
     unet_2d,
     unet_3d,
@@ -106,7 +105,7 @@ def test_networks_have_the_sizes_of_the_paper():
 
 NETWORKS = {
     "U-Net": lambda d: unet(d, 2, 4),
-    "at half resolution": lambda d: half_unet(d, 2, 4),
+    "at half resolution": lambda d: unet(d, 2, 4, half=True),
     "Siamese": lambda d: Siamese(d, 4),
 }
 
@@ -120,13 +119,13 @@ def test_an_untrained_network_gives_a_field_near_zero(d, make):
 
 
 def test_at_half_resolution_and_twice_the_width_a_2d_network_is_as_large_and_wants_the_same_sizes():
-    half, full = half_unet(2, 2, 32), unet_2d(2, 2, 16)
+    half, full = unet(2, 2, 32, half=True), unet_2d(2, 2, 16)
     assert size(half) == pytest.approx(size(full), rel=0.01)
     assert half.multiple == full.multiple == 16
 
 
 def test_the_voxels_of_a_block_become_channels_in_their_order(d):
-    half, seen = half_unet(d, 3, 1), []
+    half, seen = unet(d, 3, 1, half=True), []
     half.net.register_forward_pre_hook(lambda net, given: seen.extend(given))
     x = torch.rand(2, 3, *(2 * half.net.multiple * k for k in (1, 2, 1)[:d]))
     half(x)

@@ -13,18 +13,18 @@ from vrnet.phantom.cycle import NORMAL, Infarct, Scanner, exact_strain, green_st
 
 @pytest.fixture
 def motion():
-    return NORMAL.draw(RandomSource.seeded(3), through_plane=True)
+    return NORMAL.draw(RandomSource(3), through_plane=True)
 
 
 @pytest.fixture
 def heart():
-    return NORMAL.draw(RandomSource.seeded(1), through_plane=True).heart
+    return NORMAL.draw(RandomSource(1), through_plane=True).heart
 
 
 def test_the_frame_of_the_heart_is_that_of_the_picture_turned_and_shifted():
     p, q = voxel_positions((12, 10, 8), (9.0,) * 3, level=0.0), torch.randn(3, 12, 10, 8)
     for seed in range(3):
-        heart = Heart.draw(RandomSource.seeded(seed))
+        heart = Heart.draw(RandomSource(seed))
         torch.testing.assert_close(heart.to_picture(heart.to_heart(p)), p, atol=1e-4, rtol=0)
         moved = [norm(*(heart.to_heart(x) - heart.to_heart(p))) for x in (p + q, p - q)]
         torch.testing.assert_close(moved[0], norm(*q), atol=1e-4, rtol=0)
@@ -34,7 +34,7 @@ def test_the_frame_of_the_heart_is_that_of_the_picture_turned_and_shifted():
 def test_the_wall_encloses_the_cavity_and_is_as_thick_as_drawn():
     """Along the direction across the septum at the belly, where neither shape nor asymmetry counts."""
     for seed in range(3):
-        heart = Heart.draw(RandomSource.seeded(seed))
+        heart = Heart.draw(RandomSource(seed))
         b = torch.arange(0, 60, 0.05)
         line = torch.stack([torch.zeros_like(b), b, torch.full_like(b, heart.belly)])
         labels = heart.labels(line)
@@ -87,7 +87,7 @@ def test_an_infarct_that_a_slice_cannot_show_is_refused(heart):
 
 def test_where_there_is_no_signal_noise_has_the_rayleigh_distribution():
     x = voxel_positions((400, 400), (1.0,) * 2, level=0.0)
-    image = Scanner(RandomSource.seeded(0), (0.0, 0.0), noise=0.03).image(torch.zeros(400, 400), x)
+    image = Scanner(RandomSource(0), (0.0, 0.0), noise=0.03).image(torch.zeros(400, 400), x)
     assert image.mean().item() == pytest.approx(0.03 * sqrt(pi / 2), rel=0.01)
     assert image.std().item() == pytest.approx(0.03 * sqrt(2 - pi / 2), rel=0.01)
 

@@ -153,7 +153,7 @@ def test_what_no_cycle_can_be_is_refused():
 def test_the_motion_is_undone_to_a_ten_thousandth_of_a_voxel():
     y = voxel_positions((64, 64, 48), (2.4,) * 3, level=0.0)
     for seed in range(4):
-        random = RandomSource.seeded(seed)
+        random = RandomSource(seed)
         motion = Motion.draw(Heart.draw(random), random)
         assert (motion.forward(motion.inverse(y)) - y).abs().max() < 2.4e-4
 

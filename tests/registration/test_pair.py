@@ -303,7 +303,7 @@ def test_labels_are_on_the_grid_of_their_image(pair, result, on_arrays):
 def test_images_are_no_labels(pair, result, on_arrays):
     """Whole numbers, as scanners give them, and others; of arrays too."""
     whole = pair.moving.with_array((500 * pair.moving.array).astype(np.int16))
-    for image, words in ((whole, "different numbers that change from voxel to voxel"), (pair.moving, "not whole num")):
+    for image, words in ((whole, "numbers that change from voxel to voxel"), (pair.moving, "not whole num")):
         with pytest.raises(BadInput, match=f"moving.* holds .*{words}.*: it is an image, not a label map; give"):
             result.metrics(pair.fixed_labels, image)
         with pytest.raises(BadInput, match=f"moving_labels holds .*{words}.*: it is an image, not a label map; give"):

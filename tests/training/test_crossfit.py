@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from tests.training.conftest import QUICK
 from vrnet.errors import BadInput
 from vrnet.files import read_json, write_json
-from vrnet.methods.segmenter import Segmenter
+from vrnet.methods.vrnet import Segmenter
 from vrnet.training.channels import make_channels
 from vrnet.training.crossfit import crossfit, segmenters_in, subjects_of, take_over
 

@@ -5,9 +5,17 @@ import pytest
 import torch
 from scipy import ndimage
 
-from vrnet.variational.data_terms import local_mean, locally_normalised, self_similarity
+from vrnet.variational.data_terms import LNCC, MIND, local_mean
 
 SHAPE = {2: (9, 7), 3: (6, 7, 5)}
+
+
+def locally_normalised(I, radius, epsilon, h):
+    return LNCC((radius,), epsilon).channels(I, h)
+
+
+def self_similarity(I, distance, radius, h):
+    return MIND(distance, radius).channels(I, h)
 
 
 @pytest.fixture

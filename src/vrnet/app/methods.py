@@ -27,9 +27,8 @@ class Methods:
     Learned methods come as families: R-L1-3x2, say, is of the first. To their names may be added -w32 (channels of the
     first level), to those of the first family and of RC-Net -half (networks at half the resolution), and to those of
     the first -zeros or -noise (what it starts from), -Θ1 (all steps share their weights), -released (the order of steps
-    in the authors' code), -frozen (θ is not learned), -he (weights start as those of U) and -odd (of C and D: equal
-    images do not move). Any name may end with +average: the mean over flips and quarter turns of the pair, unless the
-    network was trained without flips.
+    in the authors' code), -frozen (θ is not learned) and -he (weights start as those of U). Any name may end with
+    +average: the mean over flips and quarter turns of the pair, unless the network was trained without flips.
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None

@@ -214,10 +214,9 @@ class CMR3D(PhaseFolder):
 
 @dataclass(frozen=True)
 class Hippocampus(SubjectFolder):
-    """Task 4 of the Medical Segmentation Decathlon: images/NAME.nii.gz, labels/NAME.nii.gz, in 3D.
-
-    Subjects are registered with each other, each (fixed) with the next of its split (moving), the last with the first.
-    Each image has its own scaling, its own centre, and axes that run as the world's do."""
+    """Task 4 of the Medical Segmentation Decathlon: images/NAME.nii.gz, labels/NAME.nii.gz, in 3D. Each subject (fixed)
+    is registered with the next of its split (moving), cyclically; each image has its own scaling and centre, and the
+    world's axes."""
 
     spacing: tuple[float, ...] = (1.0, 1.0, 1.0)
     shape: tuple[int, ...] = (48, 64, 48)
@@ -309,8 +308,8 @@ def find_dataset(name: str, root: Path | None, split_file: Path | None = None) -
     if reads is None and root is not None:
         raise BadInput(f"{name} is made on the spot: leave `root` out")
     if reads is not None and not (root and (is_folder if reads == "folder" else isfile)(root)):
-        lacking = "none" if root is None else f"no {root}"
-        raise BadInput(f"{name} is read from a {reads}, and there is {lacking}: name it with `root`")
+        there = f"there is {f'no {root}' if root else 'none'}"
+        raise BadInput(f"{name} is read from a {reads}, and {there}: name it with `root`")
     if split_file is not None and reads != "folder":
         raise BadInput(f"{name} takes no file of splits: leave it out")
     return build(*{"folder": (root, split_file), "file": (root,), None: ()}[reads])

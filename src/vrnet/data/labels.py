@@ -129,8 +129,7 @@ def in_planes(array: Array, labels: Image) -> Array:
 
 
 def find_cavity(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
-    """The cavity: the largest part of a slice that the wall encloses. A small hole does not count, unless the middle of
-    the wall lies in it: it is a pit in the wall, as in an open wall."""
+    """The cavity: the largest part that the wall encloses; a small one counts only in the middle of the wall."""
     found = largest_part(fill_holes(wall[None])[0] & ~wall, diagonal=False)
     if found.sum() > SMALLEST_CAVITY * wall.sum():
         return found

@@ -1,10 +1,9 @@
 """What is read from CSV files: the splits of a data set in a folder, and anyone's images.
 
 Anyone's images have one row per pair, and paths relative to the file: columns fixed and moving; fixed_labels and
-moving_labels, split and name where wanted. Without a column split every pair is in "train", and there is none to
-validate or to test on: which are held back is for their owner to say. The list of a cohort is such a file, too: pairs
-without a name have that of their subject, if each has its own. Opening the file reads no image.
-"""
+moving_labels, split and name where wanted. Without a column split every pair is in "train". The list of a cohort is
+such a file, too: pairs without a name have that of their subject, if each has its own. Opening the file reads no
+image."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,7 +42,6 @@ class SubjectFolder:
     pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:
-        """The subjects of a split, in the order of the file."""
         return choose_split(self.splits, split, self.split_file or self.root / "split.csv")
 
     @cached_property
@@ -135,8 +133,9 @@ class Manifest:
         images = fixed, moving = [protocols.read_shown(path) for path in files[:2]]
         d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in images]
         if d != len(self.shape):
-            kinds = f"registered in {d}D, and those of the first pair in {len(self.shape)}D"
-            raise BadInput(f"{fixed.name} is {kinds}: list them in a file of their own")
+            raise BadInput(
+                f"{fixed.name} is registered in {d}D, and the first pair in {len(self.shape)}D: part the list"
+            )
         if axes[0] != axes[1]:
             raise BadInput(f"{fixed.name} is {axes[0]}D and {moving.name} {axes[1]}D: give two images of one kind")
         protocols.check_overlap(fixed, moving)
@@ -181,8 +180,8 @@ class Manifest:
                 own = read_grid(self.root.parent / name)
                 found.append(own.reordered(own.order))
         if not found:
-            where = f"its paths are relative to {self.root.parent}"
-            raise BadInput(f"no fixed image that {self.root} lists (tried: {len(names)}) can be read: {where}")
+            told = f"no fixed image that {self.root} lists (tried: {len(names)}) can be read"
+            raise BadInput(f"{told}: its paths are relative to {self.root.parent}")
         return found
 
 

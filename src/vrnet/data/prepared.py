@@ -1,9 +1,8 @@
 """A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once.
 
-A cache keeps one subject per file, FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz, the hash being of all that the sample depends
-on. A pack holds several splits in one file, for a machine without the images or their readers. Both are arrays of NumPy
-in a zip file, images in steps of 1/65535 and labels as bytes; nothing in them can be executed.
-"""
+A cache keeps one subject per file, FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz; a pack several splits in one file, for a
+machine without the images. Both are arrays of NumPy: images in steps of 1/65535, labels as bytes, nothing that is
+executed."""
 
 import hashlib
 import json
@@ -40,7 +39,6 @@ PREPARE_AGAIN = "prepare it again"
 
 
 def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
-    """What a file keeps of a sample."""
     images = {name: getattr(sample, name).numpy() * np.float64(STEPS) for name in ("fixed", "moving")}
     others = {name: getattr(sample, name).numpy() for name in OPTIONAL if getattr(sample, name) is not None}
     about = {"name": np.array(sample.name), "spacing": np.array(sample.spacing, np.float64)}
@@ -48,7 +46,6 @@ def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
 
 
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
-    """Write named arrays in one file, one by one."""
     with atomic_write(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as file:
         for name, array in arrays:
             with file.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -111,7 +108,6 @@ class PreparedSplit:
 
     @property
     def names(self) -> list[str]:
-        """The subjects; no image is read to know them."""
         return list(getattr(self.samples, "names", ())) or [sample.name for sample in self.samples]
 
     def read(self, subject: str) -> Sample:
@@ -140,7 +136,6 @@ class PreparedSplit:
         return self.choose([self.names[k * len(self.samples) // count] for k in range(count)])
 
     def choose(self, names: Sequence[str]) -> "PreparedSplit":
-        """Some of the subjects."""
         return replace(self, samples=StoredSamples(names, self.read))
 
 
@@ -155,8 +150,7 @@ def cache_folder() -> Path:
 
 
 def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:
-    """The name of a sample's file in the cache. It changes with the protocol and its parameters, with how files are
-    written, and with the name, size or time of any source, but not with where these are."""
+    """The name of a sample in the cache: other for another protocol, format, or name, size or time of a source."""
     if missing := [path.name for path in sources if not exists(path)]:
         raise BadInput(f"there is no {', '.join(missing)}")
     depends_on = FORMAT, dataset.name, parameters(dataset), subject, purpose, [fingerprint(path) for path in sources]
@@ -179,7 +173,6 @@ def fingerprint(path: Path) -> list[Any]:
 
 
 def safe_name(subject: str) -> str:
-    """The name in characters that any file may have."""
     return re.sub(r"[^\w.-]", "_", subject)[:80]
 
 
@@ -277,8 +270,7 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
             index = json.loads(file["index"].item())
         parts = {FORMAT: list(index["parts"])}[index.get("format")]
     except Exception as error:
-        said = "is damaged, no pack of prepared data, or was written by another version of vrnet"
-        raise BadInput(f"{path} {said}: {PREPARE_AGAIN}") from error
+        raise BadInput(f"{path} is damaged, no pack, or one of another version of vrnet: {PREPARE_AGAIN}") from error
     found = {}
     for place, values in enumerate(parts):
         part = read_record(values, PartRecord, path, PREPARE_AGAIN)
@@ -318,9 +310,7 @@ class Source:
         if (split, purpose) not in self.parts:
             known = ", ".join(f"{name} (for {use})" for name, use in self.parts)
             again = f'`vrnet prepare`, or give `data="{next(iter(self.parts.values())).data}"` and `root`, its folder'
-            raise BadInput(
-                f"{self.data} holds no split {split} for {purpose}: it holds {known}; make it again by {again}"
-            )
+            raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}; make it by {again}")
         return self.parts[split, purpose]
 
     @cached_property

@@ -36,8 +36,7 @@ def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], 
 
 
 def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
-    """The grid moved, by up to half a voxel of the image, so that its first voxel is on one of the image's: an image
-    that has the spacing already is then only cropped and padded, not blurred."""
+    """The grid moved by up to half a voxel, so that an image of its spacing is only cropped and padded, not blurred."""
     index = own.index(np.array([grid.origin])).round(6)  # or the rounding of a header decides which way ½ goes
     return replace(grid, origin=tuple(own.points(np.round(index))[0].tolist()))
 
@@ -71,9 +70,8 @@ Purpose = Literal["training", "evaluation"]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Pairs of one subject as a batch: its slices (and frames) in 2D, the whole volume in 3D. Images are in [0, 1],
-    both of a pair by one scaling unless pairs are made across subjects. They may have further channels, all in [0, 1],
-    such as probabilities of structures."""
+    """Pairs of one subject as a batch: its slices (and frames) in 2D, the whole volume in 3D. Images are in [0, 1], as
+    further channels are, both of a pair by one scaling unless pairs are made across subjects."""
 
     name: str
     fixed: Float[Tensor, "b c *s"]
@@ -132,8 +130,7 @@ def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spaci
 def cycle_to_frame(
     name: str, frames: Sequence[Image], fixed: int, phases: Sequence[Image], masks: Sequence[Image], here: Grid
 ) -> Sample:
-    """Every frame of a cycle to one of them, in the slices to be measured on, on a grid of the cine's slices, whose
-    border is repeated outside it. Intensities are scaled as those of both phases are for measuring."""
+    """Every frame of a cycle to one, in the slices to be measured on, on a grid of the cine; scaled as both phases."""
     measured = grid_of_slices(phases[0].grid, here.spacing[0], SIZE)
     cycle = [to_batch(place_image(frame, here, repeat_border=True).array, ACROSS_STACK) for frame in frames]
     both = [to_batch(place_image(phase, measured).array, ACROSS_STACK) for phase in phases]
@@ -154,7 +151,6 @@ def choose_slices(labels: Sequence[UInt8[Tensor, "n 1 h w"]], name: str) -> list
 
 
 def not_constant(images: Float[Tensor, "b 1 *s"]) -> Bool[Tensor, " b"]:
-    """Which images of a batch show something."""
     return images.flatten(1).amax(1) > images.flatten(1).amin(1)
 
 

@@ -1,7 +1,5 @@
-"""Likeness of images, overlap of label maps, errors of points and regularity of fields.
-
-Label maps are integer arrays of shape (*s); distances are in millimetres. What cannot be measured is NaN.
-"""
+"""Likeness of images, overlap of integer label maps (*s), errors of points and regularity of fields. Distances are in
+mm; what cannot be measured is NaN."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
@@ -47,9 +45,8 @@ class SurfaceDistances(NamedTuple):
 
 
 def surface(mask: Mask, axes: Iterable[int]) -> Mask:
-    """The voxels of a mask with a neighbour along one of the axes outside it; beyond the image all is outside.
-
-    An axis of length 1 has no neighbours: a slice stored as a volume has the contour of the slice."""
+    """The voxels of a mask with a neighbour along one of the axes outside it; beyond the image all is outside. An axis
+    of length 1 has no neighbours: a slice stored as a volume has the contour of the slice."""
     edge = np.zeros_like(mask)
     for axis in axes:
         if mask.shape[axis] > 1:
@@ -71,12 +68,10 @@ def nearest_distances(a: Mask, b: Mask, spacing: tuple[float, ...]) -> SurfaceDi
 
 
 def surface_distances(a: Mask, b: Mask, spacing: tuple[float, ...]) -> SurfaceDistances:
-    """Distances between the surfaces of two masks, in mm."""
     return nearest_distances(surface(a, range(a.ndim)), surface(b, range(b.ndim)), spacing)
 
 
 def mean_absolute_error(a: Real[ndarray, "*s"], b: Real[ndarray, "*s"]) -> float:
-    """Mean |a − b|, in the intensities of the images."""
     return float(np.abs(a.astype(float) - b.astype(float)).mean())
 
 
@@ -108,10 +103,8 @@ def dice_by_slice(
 
 
 def contour_hausdorff(a: Mask, b: Mask, spacing: tuple[float, ...], across: int | None = None) -> float:
-    """The paper's Hausdorff distance, in mm: max over both outer contours of the distance to the other.
-
-    A volume is measured slice by slice across one axis, that of `widest_axis` unless given: the mean over the slices
-    that show the structure in both masks; NaN if none does."""
+    """The paper's Hausdorff distance, in mm: max over both outer contours of the distance to the other. Of a volume,
+    the mean over the slices across one axis (`widest_axis` if none is given) that show both; NaN if none does."""
     if a.ndim == 2:
         return contour_hausdorff(a[None], b[None], (1.0, *spacing), 0)
     across = widest_axis(a.shape, spacing) if across is None else across
@@ -128,9 +121,8 @@ def widest_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
 
 
 def by_label(measure: Callable[[ndarray, ndarray], T], a: LabelMap, b: LabelMap, labels: Iterable[int]) -> dict[str, T]:
-    """{label: measure(mask in a, mask in b)}, with the label's number as text.
-
-    The masks are cut to a box around the label, since a structure is small and the image is not."""
+    """{label: measure(mask in a, mask in b)}, labels as text, of masks cut to a box around the label: images are
+    larger."""
     from scipy import ndimage
 
     boxes: dict[int, list[tuple[slice, ...]]] = {}

@@ -107,10 +107,9 @@ def similarity(
 
 
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
-    """Folds and smoothness of a field in voxels; where nothing moves along an axis, of the slices across it, in 2D.
-
-    Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it. It is
-    turned as the world's axes run, as where folds are repaired: both count the same voxels."""
+    """Folds and smoothness of a field in voxels; where nothing moves along an axis, as the field itself says, of the
+    slices across it, in 2D. It is turned as the world's axes run, as where folds are repaired: both count the same
+    voxels."""
     ordered = grid.reordered(grid.order)
     field = mirror_field(field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order)), ordered.backward)
     grid, u, axes = ordered.flipped(ordered.backward), torch.from_numpy(field), range(len(field))
@@ -144,9 +143,8 @@ def labels_in(*maps: LabelMap) -> list[int]:
 def overlap(
     fixed: LabelMap, moving: LabelMap, warped: LabelMap, spacing: tuple[float, ...], across: int | None = None
 ) -> dict[str, Any]:
-    """{measure: {"before": {label: x, "mean": x}, "after": {...}}} of every label but 0 in fixed or moving.
-
-    The mean is over the labels that could be measured. Contours are compared in slices across the axis `across`."""
+    """{measure: {"before": {label: x, "mean": x}, "after": {...}}} of every label but 0 in fixed or moving, the mean
+    over those that could be measured. Contours are compared in slices across the axis `across`."""
     labels = labels_in(fixed, moving)
 
     def measure(a: Mask, b: Mask) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """Measure a method on the subjects of a split: metrics.csv has one row per subject, summary.json their means.
-
-What is measured of a subject is kept in FOLDER/subjects/NAME/done.json as soon as it is done. Started again, a run goes
-on from there; a subject is measured again where the method, its parameters, the code or the images are others."""
+FOLDER/subjects/NAME/done.json keeps each as soon as it is done; a run goes on from there, and measures a subject again
+where the method, its parameters, the code or the images are others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -95,10 +94,9 @@ def evaluate_split(
     stage: Stage, method: MethodSpec, pairs: PreparedSplit, folder: Path, device: str = "cpu", folds: Folds = "keep", *,
     channels: Channels = "auto", jobs: int = 1, say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter.
-
-    Where folds are repaired, the time that takes counts too. `jobs` processes share the subjects, with one thread each.
-    Subjects that cannot be measured are in the summary, with the reason; `say` is told what an earlier run left."""
+    """Measure a method on every subject of a split, repairs included in the time; write metrics.csv and summary.json,
+    and return the latter, with subjects that failed. `jobs` processes share the subjects, with one thread each; `say`
+    is told what an earlier run left."""
     check_jobs(jobs)
     check_set(folder, (METRICS, SUMMARY))
     first = pairs.samples[0]
@@ -192,9 +190,7 @@ def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[R
     done = [state.record.row for _, state in found if state.kind == "done"]
     failed = {one.carried[0]: state.why for one, state in found if state.kind == "failed"}
     if left := len(subjects) - len(done) - len(failed):
-        raise BadInput(
-            f"another run is at {counted(left, 'subject')} of {task.folder.path}: start again when it has ended"
-        )
+        raise BadInput(f"another run is at {counted(left, 'subject')} of {task.folder.path}: wait until it has ended")
     if not done:
         name, reason = next(iter(failed.items()))
         raise BadInput(f"no subject of {len(failed):,} could be measured, such as {name}: {reason}")

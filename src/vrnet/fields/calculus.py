@@ -1,7 +1,5 @@
-"""Calculus of displacement fields.
-
-A field u of shape (b, d, *s) displaces voxel x to x + u(x), in voxels; u[:, i] moves along spatial axis i.
-Every function is pure, differentiable, and written once for any dimension d."""
+"""Calculus of displacement fields u (b, d, *s), which displace voxel x to x + u(x), in voxels; u[:, i] is along spatial
+axis i. Every function is pure, differentiable, and written once for any dimension d."""
 
 from collections.abc import Sequence
 from functools import lru_cache, reduce
@@ -49,9 +47,8 @@ def zeros(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
 
 
 def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -> Float[Tensor, "b *t"]:
-    """x + u(x) along one axis, held inside the grid, in some rows of the first axis.
-
-    In float32 at least, since half precision cannot count voxels."""
+    """x + u(x) along one axis, held inside the grid, in some rows of the first axis; half precision cannot count
+    voxels."""
     n = u.shape[2 + axis]
     x = torch.arange(n, dtype=torch.float32, device=u.device)
     x = (x if axis else x[rows]).view(-1, *[1] * (u.dim() - 3 - axis))
@@ -59,9 +56,8 @@ def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -
 
 
 def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:
-    """I(x + u(x)), by linear interpolation; outside the grid the border value is repeated.
-
-    It gathers instead of calling grid_sample, so that the identity is exact in float32."""
+    """I(x + u(x)), by linear interpolation, the border repeated; unlike grid_sample, the identity is exact in
+    float32."""
     return make_rows(lambda rows: warp_rows(I, u, rows), I)
 
 
@@ -202,10 +198,9 @@ def compose(u: Float[Tensor, "b d *s"], w: Float[Tensor, "b d *s"]) -> Float[Ten
 
 
 def exp(v: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
-    """Displacement of the flow of the velocity v (voxels per unit of time) after one unit: ∂φ/∂t = v ∘ φ, φ(0) = id.
-
-    Scaling and squaring: a midpoint step of 2⁻ⁿ units, composed with itself n times. Six times suffice for velocities
-    up to 16 voxels: a first step is then no longer than a quarter of one."""
+    """Displacement of the flow of the velocity v (voxels per unit of time) after one unit: ∂φ/∂t = v ∘ φ, φ(0) = id. A
+    midpoint step of 2⁻⁶ units, composed with itself six times: of up to 16 voxels, it is no longer than a quarter of
+    one."""
     size = v.shape[2:]
     edges = tuple(2 / max(n - 1, 1) for n in size)  # grid_sample counts from -1 to 1, and the last axis first
     x = torch.meshgrid(*(torch.linspace(-1, 1, n, dtype=v.dtype, device=v.device) for n in size), indexing="ij")

@@ -54,7 +54,7 @@ def volume(simplex: Simplex) -> int:
 
 def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     """The least determinant of each voxel: of the 2^d simplices at it as a corner and, in 3D, of the two in the middle
-    of the cell that begins at it; flat axes are left out."""
+    of its cell."""
     moving, _ = drop_flat_axes(u)
     if moving.shape[1] == 0 or not moving.any():
         return torch.ones_like(u[:, 0])
@@ -160,8 +160,7 @@ def unfold(u: Float[Tensor, "b d *s"]) -> Unfolded:
 
 
 class Mesh:
-    """The cells of a batch of grids, and the simplices of each, whose edges run from their first corner to the others.
-    A voxel is its place in the flattened batch, a cell its first voxel."""
+    """The cells of a batch of grids. A voxel is its place in the flattened batch, a cell its first voxel."""
 
     def __init__(self, u: Float[Tensor, "b d *s"]) -> None:
         self.shape, cut = tuple(u.shape[2:]), simplices(u.shape[1])
@@ -185,7 +184,6 @@ class Mesh:
         return (near & self.is_cell).nonzero()[:, 0]
 
     def voxels_of(self, cells: Integer[Tensor, " cells"]) -> Integer[Tensor, " n"]:
-        """The corners of these cells."""
         near = torch.zeros_like(self.is_cell)
         for offset in self.offsets.tolist():
             near[cells + offset] = True

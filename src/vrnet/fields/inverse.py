@@ -14,10 +14,8 @@ DAMPING = 1e-3  # added to the diagonal of I + ∇u, which may be singular where
 
 
 class Inverse(NamedTuple):
-    """A field w with (id + u) ∘ (id + w) ≈ id, and how far from it each voxel ends, in voxels.
-
-    Of a batch, tensors (b, d, *s) and (b, *s); of a registration, arrays or tensors without b: the point at y in moving
-    is at y + field(y) in fixed."""
+    """A field w with (id + u) ∘ (id + w) ≈ id, and how far from it each voxel ends, in voxels: of a batch (b, d, *s)
+    and (b, *s); of a registration without b, and the point at y in moving is at y + field(y) in fixed."""
 
     field: Any
     residual: Any
@@ -27,16 +25,14 @@ class Inverse(NamedTuple):
 
 
 def describe_residual(residual: Any, unit: str) -> str:
-    """One sentence about the residual."""
     values = torch.as_tensor(residual)
     most = f"half of its voxels end within {values.median():.2g} {unit} of where they began"
     return f"from moving to fixed and back {most}, all within {values.max():.2g} {unit}"
 
 
 def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: int = 100) -> Inverse:
-    """The inverse of id + u at the voxels of its grid, each until it is within tolerance.
-
-    Where u folds, a point has several origins and w names one of them: (id + w) ∘ (id + u) then is not id."""
+    """The inverse of id + u at the voxels of its grid, each to a tolerance. Where u folds, a point has several origins
+    and w names one of them: (id + w) ∘ (id + u) then is not id."""
     axes = [torch.arange(n, dtype=u.dtype, device=u.device) for n in u.shape[2:]]
     x = torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
     found = [torch.stack(invert_at(u[k : k + 1], x, tolerance, max_iterations)) for k in range(u.shape[0])]
@@ -47,10 +43,9 @@ def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: 
 def invert_at(
     u: Float[Tensor, "1 d *s"], x: Float[Tensor, "d n"], tolerance: float = 1e-3, max_iterations: int = 100
 ) -> tuple[Float[Tensor, "d n"], Float[Tensor, "d n"]]:
-    """(w, w + u(x + w)) at any points x, in voxels, by the fixed point w ← w - step · (w + u(x + w)).
-
-    Outside its grid u goes on as at its border. The plain fixed point needs |∇u| < 1; halving a point's step whenever
-    its residual would grow goes further. Points that are stuck go on by Newton's method."""
+    """(w, w + u(x + w)) at any points x, in voxels, by w ← w - step · (w + u(x + w)). Outside its grid u goes on as at
+    its border. A step is halved whenever the residual would grow, as where |∇u| > 1; points that are stuck go on by
+    Newton's method."""
     w = -sample_inside(u, x)
     error = w + sample_inside(u, x + w)
     lower_error(u, x, w, error, tolerance, max_iterations)

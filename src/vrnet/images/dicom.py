@@ -1,7 +1,5 @@
-"""DICOM by pydicom: a series as a volume; and a cine, as a file per slice and frame, or as files of many frames.
-
-Slices are put together by where they lie, and frames by when they were taken, whatever their series and file names. Of
-a study of many series, the cine is the largest stack of parallel slices that were seen over time."""
+"""DICOM by pydicom: a series as a volume; and a cine, as a file per slice and frame, or as files of many frames. Slices
+are put together by where they lie, and frames by when they were taken, whatever their series and file names."""
 
 import warnings
 from collections.abc import Iterable
@@ -25,24 +23,26 @@ MAX_DISTANCE_VARIATION = 0.02  # how much the distances between slices may diffe
 SAME_PLACE_MM, SAME_DIRECTION = 0.2, 1e-3
 MAX_OFFSET_MM = 5.0  # of the slices of a stack from each other, within their planes
 MAX_FILES = 20_000
+# The name of a form in which all of a file is deflated, which is rare, and could fill the memory.
 DEFLATED, DEFLATED_WITHIN = b"1.2.840.10008.1.2.1.99", 1 << 16
-"""The name of a form in which all of a file is deflated, which is rare, and could fill the memory."""
 OF_FRAMES = (
     "ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "SpacingBetweenSlices",
     "NominalCardiacTriggerDelayTime", "TriggerTime", "TemporalPositionIndex", "InstanceNumber", "RescaleSlope",
     "RescaleIntercept",
 )  # fmt: skip
-"""What is to be known of each frame."""
 OF_FILES = ("Rows", "Columns", "NumberOfFrames", "SeriesInstanceUID", "SharedFunctionalGroupsSequence",
             "PerFrameFunctionalGroupsSequence", "SOPInstanceUID", "SeriesNumber", "SeriesDescription", "ImageType",
             "AcquisitionTime")  # fmt: skip
-PHASE_TYPES = {"P", "PHASE", "PHASE MAP", "VELOCITY", "VELOCITY MAP"}
-"""What ImageType says of maps of flow, which are no pictures of the heart."""
+PHASE_TYPES = {
+    "P",
+    "PHASE",
+    "PHASE MAP",
+    "VELOCITY",
+    "VELOCITY MAP",
+}  # ImageType of maps of flow, no pictures of hearts
 
 
 class Series(NamedTuple):
-    """What a file says of its series."""
-
     uid: str
     number: int
     title: str
@@ -85,47 +85,29 @@ def is_dicom(head: bytes) -> bool:
 
 def read_series(path: Path) -> Voxels:
     """The one series of a folder, or of a file, as a volume."""
-    frames = list_frames(path, files_of(path) if path.is_dir() else [path])
+    frames = list_frames(path)
     series = len({frame.series.uid for frame in frames})
     if series != 1:
-        count = f"{series} DICOM series" if series else "no DICOM series"
-        raise BadInput(f"{path} holds {count}: name a folder with one, or an image file")
+        raise BadInput(f"{path} holds {series or 'no'} DICOM series: name a folder with one, or an image file")
     check_alike(frames, path)
     stack = sorted(frames, key=lambda frame: frame.level)
     grid = grid_of_stack(stack, path)
     return Voxels(read_planes(stack, path).transpose(2, 1, 0), grid)
 
 
-class Study(NamedTuple):
-    """The frames of the cine among those of many series, and what is said of each series: taken, or left and why."""
-
-    frames: list[Frame]
-    told: tuple[str, ...]
-
-
-def read_study(path: Path, wanted: str | None = None) -> Study:
-    """The cine of a multi-frame file, or of a folder and the folders in it; of the series that are wanted, by their
-    number or a part of their description."""
-    files = [path]
-    if path.is_dir():
-        folders = sorted(place for place in path.rglob("*") if place.is_dir())
-        files = [file for place in (path, *folders) for file in files_of(place)]
-    if len(files) > MAX_FILES:
-        raise BadInput(f"{path} holds {len(files):,} files: name the folder of one study")
-    frames = list_frames(path, files)
-    if not frames:
-        raise BadInput(f"{path} holds no DICOM image that says where it lies: name the folder of a cine")
-    return choose_cine(frames, path, wanted)
-
-
-def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> Study:
-    """The largest stack of parallel slices that were seen over time; of a place seen again, the latest series."""
+def read_study(path: Path, wanted: str | None = None) -> tuple[list[Frame], tuple[str, ...]]:
+    """The frames of a cine, and what is said of each series, taken or left: the largest stack of parallel slices seen
+    over time, of a place seen again the latest series; of those wanted, by number or a part of their description."""
     parts: dict[Any, list[Frame]] = {}  # of a series, what has one size, direction and kind
-    once = {frame._replace(file=path if frame.taken else frame.file): frame for frame in frames}  # copies count once
-    for frame in once.values():
+    frames = list_frames(path, also_below=True)
+    for frame in {frame._replace(file=path if frame.taken else frame.file): frame for frame in frames}.values():
         kind = tuple(np.round(frame.axes, 2) + 0.0), tuple(np.round(frame.spacing, 3)), frame.size, frame.is_phase
-        parts.setdefault((frame.series, kind), []).append(frame)
-    asked_for = wanted_of({series for series, _ in parts}, wanted)
+        parts.setdefault((frame.series, kind), []).append(frame)  # each once, of copies one
+    if not parts:
+        raise BadInput(f"{path} holds no DICOM image that says where it lies: name the folder of a cine")
+    found = {series for series, _ in parts}
+    asked_for = {series for series in found if wanted in (None, str(series.number), series.uid)}
+    asked_for |= {one for one in found if not asked_for and (wanted or "").casefold() in one.title.casefold()}
     left: dict[Any, str] = {}
     stacks: list[dict[float, tuple[Any, list[Frame]]]] = []  # {level: the last part that shows it, and its frames}
     for key in sorted(parts, key=lambda key: (key[0].number, min(frame.taken for frame in parts[key]))):
@@ -137,8 +119,7 @@ def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> S
         elif len(parts[key]) < 2 * len(places):
             left[key] = "one image of each place, no cine"
         else:
-            beside = (stack for stack in stacks if is_beside(places, (place for _, place in stack.values())))
-            stack = next(beside, None)
+            stack = next((each for each in stacks if is_beside(places, [place for _, place in each.values()])), None)
             if stack is None:
                 stacks.append(stack := {})
             for place in places:
@@ -147,7 +128,7 @@ def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> S
                 stack[place[0].level] = key, place
     stacks.sort(key=len, reverse=True)
     if not stacks:
-        names = ", ".join(sorted({str(series) for series, _ in parts}))
+        names = ", ".join(sorted(map(str, found)))
         if wanted is not None:
             why = sorted({f"{series} has {left[series, kind]}" for series, kind in parts if series in asked_for})
             raise BadInput(f"{path}: {'; '.join(why) or f'no series is called {wanted!r}'}. It has {names}")
@@ -165,24 +146,17 @@ def choose_cine(frames: list[Frame], path: Path, wanted: str | None = None) -> S
         if key in taken:
             fate = "taken" + (f", but for what was {reason}" if reason else "")
         lines.append(f"{key[0]}, {shown} of {' x '.join(map(str, key[1][2]))} pixels: {fate}")
-    return Study([frame for _, place in stacks[0].values() for frame in place], tuple(lines))
+    return [frame for _, place in stacks[0].values() for frame in place], tuple(lines)
 
 
-def is_beside(places: list[list[Frame]], stack: Iterable[list[Frame]]) -> bool:
+def is_beside(places: list[list[Frame]], stack: list[list[Frame]]) -> bool:
     """Whether slices are like those of a stack, and lie before, behind or between them."""
-    others = [*stack]
-    a, b = places[0][0], others[0][0]
+    a, b = places[0][0], stack[0][0]
     is_alike = a.size == b.size and np.allclose(a.spacing, b.spacing, SAME_DIRECTION)
     is_parallel = np.allclose(a.axes, b.axes, 0, SAME_DIRECTION)
     within = np.subtract(a.position, b.position) - (a.level - b.level) * b.normal
     is_near = np.abs(within).max() <= MAX_OFFSET_MM
-    return bool(is_alike and is_parallel and is_near) and max(map(len, places)) == max(map(len, others))
-
-
-def wanted_of(found: set[Series], wanted: str | None) -> set[Series]:
-    """The series of a number; of a description, where none has such a number."""
-    numbered = {series for series in found if wanted in (None, str(series.number), series.uid)}
-    return numbered or {series for series in found if (wanted or "").casefold() in series.title.casefold()}
+    return bool(is_alike and is_parallel and is_near) and max(map(len, places)) == max(map(len, stack))
 
 
 def places_of(frames: list[Frame]) -> list[list[Frame]]:
@@ -199,9 +173,19 @@ def places_of(frames: list[Frame]) -> list[list[Frame]]:
 def read_cine_frames(
     frames: list[Frame], path: Path
 ) -> tuple[Shaped[ndarray, "t x y z"], Grid, tuple[float, ...] | None]:
-    """The pixels of a cine, where they lie, and when they were taken."""
+    """The pixels of a cine, where they lie, and when they were taken: in the order of time, by their times or else by
+    their numbers; of a frame, from the first place along the normal on."""
     check_alike(frames, path)
-    stacks = stacks_of(frames, path)
+    places = places_of(frames)
+    fewest, most = (choose(map(len, places)) for choose in (min, max))
+    if fewest < most:
+        raise BadInput(f"{path} has slices with {fewest} to {most} frames: are some missing, or is it two cines?")
+    for order in (lambda frame: frame.time_ms, lambda frame: frame.number):
+        if all(None not in (values := [*map(order, place)]) and len({*values}) == most for place in places):
+            break
+    else:
+        raise BadInput(f"{path} has frames at one place without trigger times or numbers: their order is unknown")
+    stacks = [list(stack) for stack in zip(*(sorted(place, key=order) for place in places), strict=True)]
     grid = grid_of_stack(stacks[0], path)
     planes = read_planes([frame for stack in stacks for frame in stack], path)
     stacked = planes.reshape(len(stacks), len(stacks[0]), *planes.shape[1:])
@@ -211,17 +195,19 @@ def read_cine_frames(
     return np.ascontiguousarray(stacked.transpose(0, 3, 2, 1)), grid, means if (np.diff(means) > 0).all() else None
 
 
-def files_of(folder: Path) -> list[Path]:
-    """The files of a folder; BadInput if there is something that could block, such as a pipe."""
-    entries = sorted(folder.iterdir())
-    for entry in entries:
-        if exists(entry) and not (entry.is_file() or entry.is_dir()):
-            raise BadInput(f"{folder} holds {entry.name!a}, which is no ordinary file: remove it")
-    return [entry for entry in entries if entry.is_file()]
-
-
-def list_frames(path: Path, files: list[Path]) -> list[Frame]:
-    """Every image in these files that says where it lies; a file that is named alone need not say it."""
+def list_frames(path: Path, also_below: bool = False) -> list[Frame]:
+    """Every image that says where it lies, of a folder, and of those below it if so asked; of a file that is named
+    alone, which need not say it. BadInput if there is something that could block, such as a pipe."""
+    files = [path]
+    if path.is_dir():
+        below = sorted(place for place in path.rglob("*") if place.is_dir()) if also_below else []
+        entries = [entry for folder in (path, *below) for entry in sorted(folder.iterdir())]
+        for entry in entries:
+            if exists(entry) and not (entry.is_file() or entry.is_dir()):
+                raise BadInput(f"{entry.parent} holds {entry.name!a}, which is no ordinary file: remove it")
+        files = [entry for entry in entries if entry.is_file()]
+    if len(files) > MAX_FILES:
+        raise BadInput(f"{path} holds {len(files):,} files: name the folder of one study")
     found, unread = list[Frame](), list[str]()
     for file in files:
         if file == path or is_dicom(first_bytes(file)):
@@ -299,21 +285,6 @@ def check_alike(frames: list[Frame], path: Path) -> None:
         raise BadInput(f"{path} holds images with pixels of several sizes: give one cine per folder")
 
 
-def stacks_of(frames: list[Frame], path: Path) -> list[list[Frame]]:
-    """The slices of each frame, in the order of time; of a frame, from the first place along the normal on."""
-    places = places_of(frames)
-    counts = [len(place) for place in places]
-    if min(counts) < max(counts):
-        said = f"{min(counts)} to {max(counts)} frames"
-        raise BadInput(f"{path} has slices with {said}: are some missing, or is it two cines?")
-    for key in ("time_ms", "number"):
-        values = [[getattr(frame, key) for frame in place] for place in places]
-        if all(None not in place and len(set(place)) == len(place) for place in values):
-            in_time = [sorted(place, key=lambda frame: getattr(frame, key)) for place in places]
-            return [list(stack) for stack in zip(*in_time, strict=True)]
-    raise BadInput(f"{path} has frames at one place without trigger times or numbers: their order is unknown")
-
-
 def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
     """Where the voxels of slices are; BadInput unless they lie behind each other at equal distances, in this order."""
     first, last = stack[0], stack[-1]
@@ -323,8 +294,7 @@ def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
         if steps.min() < MIN_SLICE_DISTANCE_MM:
             raise BadInput(f"{path} holds several images at one place (time frames?): give a folder with one frame")
         if np.ptp(steps) > MAX_DISTANCE_VARIATION * steps.max():
-            said = f"{steps.min():.3g} to {steps.max():.3g} mm"
-            raise BadInput(f"{path} has slices at unequal distances, {said}: are some missing?")
+            raise BadInput(f"{path} has slices at unequal distances, up to {steps.max():.3g} mm: are some missing?")
     offset = np.subtract(last.position, first.position) - (last.level - first.level) * first.normal
     if np.abs(offset).max() > SAME_PLACE_MM:
         raise BadInput(f"{path} has slices that do not lie behind each other: give a cine of one stack")

@@ -1,9 +1,7 @@
-"""The formats of image files: NIfTI by nibabel, NRRD by pynrrd, pictures by Pillow, and MetaImage.
-
-Libraries read headers. The voxels of all formats but pictures go through `read_numbers`, which compares what a header
-claims with the size of its file before memory is asked for. No file is read but the one given and, where its header
-names a file of voxels, that one, if it is in the same folder or below. (SimpleITK reads none of them: a damaged header
-of MetaImage or NRRD makes it overwrite memory, and a process of its own takes a quarter of a second per file.)"""
+"""The formats of image files: NIfTI by nibabel, NRRD by pynrrd, pictures by Pillow, and MetaImage. Libraries read
+headers; `read_numbers` compares what they claim with the size of the file before memory is asked for. No other file is
+read but the file of voxels that a header names, in its folder or below. (SimpleITK reads none: a damaged header of
+MetaImage or NRRD makes it overwrite memory.)"""
 
 import gzip
 import logging
@@ -184,8 +182,8 @@ def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
 
 @np.errstate(all="ignore")
 def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
-    """Where the voxels are, by the form that nibabel takes; axes beyond the third, such as time, are no place. Tells
-    the user how far apart two forms put a corner of the image; BadInput if that is more than a voxel."""
+    """Where the voxels are, by the form that nibabel takes; axes beyond the third are no place. Forms that put a corner
+    of the image more than a tenth of a voxel apart are told of; BadInput above a voxel."""
     d, k = len(shape), min(3, len(shape))
     unit = UNITS_MM.get(header.get_xyzt_units()[0], 1.0)
     sizes = np.ones(3)
@@ -202,8 +200,7 @@ def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
     rest = [float(h) or 1.0 for h in header["pixdim"][4 : d + 1]]
     grid = checked_grid(Grid.of(shape, [*spacing, *rest], origin, axes), path)
     if not forms:
-        warn_of_input(f"the header of {path} does not say where it lies (sform and qform are 0): its first voxel is "
-                      "put at the origin, as ITK does it (nibabel puts its middle there)")  # fmt: skip
+        warn_of_input(f"the header of {path} does not say where it lies: its first voxel is put at the origin")
     corners = np.array([(*index, 1.0) for index in product(*((0.0, n - 1.0) for n in (*shape, 1, 1)[:3]))])
     gap = float(np.linalg.norm((form - forms[-1]) @ corners.T, axis=0).max()) if forms else 0.0
     if not np.isfinite(gap):
@@ -230,7 +227,6 @@ UNSUPPORTED = ("axis mins", "axismins", "axis maxs", "axismaxs", "line skip", "l
 
 
 def read_nrrd(path: Path, with_voxels: bool = True) -> Voxels:
-    """An NRRD file."""
     import nrrd
 
     with path.open("rb") as file:
@@ -296,7 +292,6 @@ LAST_KEY = "ElementDataFile"
 
 
 def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
-    """A MetaImage."""
     with path.open("rb") as file:
         fields, grid = metaimage_header(file, path)
         channels = int(fields.get("ElementNumberOfChannels", "1"))

@@ -18,8 +18,7 @@ from vrnet.files import unreadable
 MATCH_TOLERANCE_VOXELS = 0.01
 SPACING_TOLERANCE = 1e-3  # relative: spacings that differ by less are equal, since files keep them in single precision
 TIE = 1e-4
-"""How much better one of two choices must be; below, as on a grid turned by 45 degrees, a fixed rule chooses, and not
-the rounding of a header."""
+"""How much better one choice must be than another; below, a fixed rule chooses, not the rounding of a header."""
 TILT = TIE * np.array([[0.0, -3.0, 2.0], [3.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
 """An infinitesimal turn of the world's axes, about no axis of symmetry: of two orders as good, it makes one better."""
 STACK_SPACING_RATIO = 2.5  # from here on, slices so many times as far apart as the voxels within them are a stack
@@ -95,8 +94,7 @@ class Grid:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The axes in the order of the world's: axis order[i] runs along the world's axis i, so that the sum of
-        |cosines| between them is greatest, whatever the order in which they are stored and the way they run."""
+        """The axes in the world's order: order[i] runs along its axis i, so that the sum of |cosines| is greatest."""
         d, axes = len(self.shape), self.forward_axes
 
         def agreement(order: Sequence[int]) -> float:
@@ -160,8 +158,7 @@ class Grid:
 
     @property
     def across(self) -> int:
-        """The axis that slices lie across: one with a single voxel; else that of widest spacing; of several, the one
-        closest to head-foot; of several, the first of the world's order."""
+        """The axis across slices: of one voxel, else of widest spacing, closest to head-foot, first of `order`."""
         order = self.order
 
         def rank(i: int) -> tuple[bool, bool, float]:

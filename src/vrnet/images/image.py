@@ -165,11 +165,9 @@ class Image:
 def checked_numbers(array: Shaped[ndarray, "*s"], name: str) -> Shaped[ndarray, "*s"]:
     """The array; BadInput unless it is a picture or a volume of real, finite numbers."""
     if array.ndim not in (2, 3):
-        one = "give one 2D or 3D image, such as one time frame; a whole cine is for `vrnet track`"
-        raise BadInput(f"{name} has {array.ndim} dimensions: {one}")
+        raise BadInput(f"{name} has {array.ndim} dimensions: give one 2D or 3D image; a cine is for `vrnet track`")
     if array.dtype.kind not in "iufb":
-        what = "complex numbers" if array.dtype.kind == "c" else str(array.dtype)
-        raise BadInput(f"{name} holds {what}: give an image of real numbers, such as their magnitude")
+        raise BadInput(f"{name} holds {array.dtype}: give an image of real numbers, such as a magnitude")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise BadInput(f"{name} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
     return array
@@ -213,8 +211,7 @@ def refuse_intensities(name: str, array: Shaped[ndarray, "*s"], most: int, advic
     if array.size == 0 or (is_whole and int(array.max()) - int(array.min()) < most) or scatter(array) < MAX_SCATTER:
         return
     if (count := len(np.unique(array))) > most:
-        raise BadInput(f"{name} holds {count:,} different numbers that change from voxel to voxel: it is an image, "
-                       f"{advice}")  # fmt: skip
+        raise BadInput(f"{name} holds {count:,} numbers that change from voxel to voxel: it is an image, {advice}")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -287,11 +284,9 @@ def as_tensors(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
     images = []
     for name, given in (("fixed", fixed), ("moving", moving)):
         if not isinstance(given, (np.ndarray, Tensor)):
-            files = "vrnet.register_images takes files and images in space"
-            raise BadInput(f"{name} is {type_name(given)}: give a NumPy array or a torch tensor; {files}")
+            raise BadInput(f"{name} is {type_name(given)}: give an array or tensor; vrnet.register_images takes files")
         if given.ndim not in (2, 3):
-            one = "give one 2D or 3D image, without batch or channel axes"
-            raise BadInput(f"{name} has {given.ndim} dimensions: {one}")
+            raise BadInput(f"{name} has {given.ndim} dimensions: give a 2D or 3D image, without batch or channel axes")
         if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":
             raise BadInput(f"{name} holds {given.dtype}: give an image of real numbers")
         image = as_tensor(given)
@@ -338,8 +333,7 @@ def check_spacing(spacing: object, d: int) -> None:
         return
     numbers = spacing if isinstance(spacing, Sequence) else ()
     if len(numbers) != d or not all(isinstance(h, Real) and 0 < float(h) < inf for h in numbers):
-        example = ", ".join(["1.0"] * d)
-        raise BadInput(f"the spacing is {spacing!r}: give {d} numbers above zero, one per axis, such as ({example})")
+        raise BadInput(f"the spacing is {spacing!r}: give {d} numbers above zero, one per axis")
 
 
 Mask = Bool[Tensor, "*s"] | None

@@ -121,19 +121,17 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
 MIN_CYCLE_MS, MAX_CYCLE_MS = 200.0, 4000.0  # a heart beats between 300 and 15 times a minute
 MAX_STEP_S = 0.3  # a third step below is the time between frames, in seconds
 MAX_CHANGE = 0.45
-"""Of the variance of a cine, the part that is change over time. Of a volunteer's slices it was 0.21 at most, and 0.37
-where they were cut to the heart; from slice to slice of brains and hippocampi 0.57 at least."""
+"""The part of a cine's variance that is change over time: 0.37 at most of hearts, 0.57 at least of slices of brains."""
 
 
 def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
-    """A cine from a file, or from a folder of DICOM: of a study, the stack of slices that were seen over time. `series`
-    chooses among many, by a number or a part of a description."""
+    """A cine from a file or a folder of DICOM. Of a study, `series` chooses, by a number or a part of a description."""
     path = Path(path)
     check_name(path)
     if path.is_dir() or is_dicom(first_bytes(path)):
         with refuse_errors(path):
-            study = read_study(path, series)
-            return Cine(*read_cine_frames(study.frames, path), str(path), study=study.told)
+            frames, told = read_study(path, series)
+            return Cine(*read_cine_frames(frames, path), str(path), study=told)
     if series is not None:
         raise BadInput(f"{path} is no DICOM study, and has no series to choose from: leave `series` out")
     voxels = read_voxels(path)
@@ -218,7 +216,6 @@ def given_image(name: str, given: object) -> Image:
 
 
 def given_cine(given: object) -> Cine:
-    """The cine that was given."""
     if isinstance(given, Cine):
         return given
     if isinstance(given, (str, PathLike)):
@@ -264,8 +261,7 @@ def read_points(path: Path, space: Space) -> Points:
         except (ValueError, IndexError):
             found.append([np.nan])
         if not np.isfinite(found[-1]).all():
-            said = f"the x, y or z of point {count} of {path} is no finite number"
-            raise BadInput(f"{said} (its row: {shown(','.join(row))}): correct it")
+            raise BadInput(f"point {count} of {path} is no finite number (its row: {shown(','.join(row))}): mend it")
     numbers = np.array(found).reshape(-1, len(columns))
     return Points(numbers * SIGNS[space][: len(columns)], header, rows, columns)
 

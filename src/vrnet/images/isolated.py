@@ -1,7 +1,5 @@
-"""HDF5 transforms, and DICOM that is compressed as JPEG Lossless or JPEG-LS, are read by ITK in a process of their own.
-
-No library of Python that we depend on reads them, and a damaged file makes ITK crash (HDF5: 4 of 100) or take all
-memory. This file is also the program of that process, which imports nothing of this package."""
+"""HDF5 transforms, and DICOM compressed as JPEG Lossless or JPEG-LS, read by ITK in a process of their own: a damaged
+file makes ITK crash (HDF5: 4 of 100) or take all memory. This file is the program of that process, too."""
 
 import json
 import os

@@ -25,8 +25,7 @@ def resample(source: sitk.Image, grid: Grid, transform: sitk.Transform, method: 
 
 
 def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image:
-    """The image on another grid, by its header, or through an affine map, as float32: image(affine(x)). It is smoothed
-    first along axes that are coarser there. Outside the image its border is repeated."""
+    """image(affine(x)) on another grid, float32; smoothed first along axes coarser there, its border repeated."""
     if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
     own, there = image.grid, affine.image_of(grid) if affine else grid
@@ -75,8 +74,8 @@ def match_histogram(image: Image, other: Image) -> Image:
 
 
 def resample_labels(labels: Image, grid: Grid, transform: sitk.Transform, smooth: bool = False) -> Image:
-    """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation. Outside the map
-    it is 0. Every value and type is kept: what ITK resamples are positions in a list of labels."""
+    """The nearest label; or, smooth, the label of greatest weight by linear interpolation; 0 outside. ITK sees
+    positions in a list, so that every value and type is kept."""
     values, positions = np.unique(np.append(labels.array, labels.array.dtype.type(0)), return_inverse=True)
     source = to_sitk(positions[:-1].reshape(labels.array.shape).astype(np.int32), labels.grid)
     method = sitk.sitkLabelLinear if smooth else sitk.sitkNearestNeighbor

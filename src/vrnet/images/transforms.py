@@ -166,8 +166,8 @@ def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Trans
         return
     everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
     if not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
-        warn_of_input(f"the transform leads to no place in {name}: the result is empty. Check that this is the moving "
-                      "image of the transform, its header, and the order of transforms")  # fmt: skip
+        told = f"the transform leads to no place in {name}: the result is empty"
+        warn_of_input(f"{told}. Check that it is the moving image, its header, and the order of transforms")
 
 
 def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", reference: Grid) -> None:
@@ -194,8 +194,7 @@ def field_grid(transform: sitk.Transform) -> Grid | None:
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")  # the formats that transforms are written in
 LARGE_REACH, MAX_CONDITION = 0.05, 100.0
-"""An affine part that moves corners by more than this part of the diagonal of the grid is not left to iteration, unless
-it draws space nearly together."""
+"""Affine parts that move corners by more of the diagonal are not left to iteration, unless they flatten space."""
 STEPS_PER_MM = 2.0**13  # in files; of voxels smaller than half a mm more; a power of 2, exact as floating point
 
 
@@ -208,8 +207,8 @@ class Transform:
 
     def __post_init__(self) -> None:
         if self.displacement.shape != (len(self.grid.shape), *self.grid.shape):
-            shape = self.displacement.shape
-            raise BadInput(f"displacements are {shape} on a grid of {self.grid.shape}: give (d, *shape)")
+            found = self.displacement.shape
+            raise BadInput(f"displacements are {found} on a grid of {self.grid.shape}: give (d, *shape)")
 
     def __repr__(self) -> str:
         return f"Transform({self.grid.shape}, up to {np.linalg.norm(self.displacement, axis=0).max():.3g} mm)"
@@ -246,9 +245,8 @@ class Transform:
         return map_points(self.itk, x)
 
     def apply(self, image: ImageLike, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
-        """image(x + displacement(x)) on the reference grid (this one, if not given), as float32.
-
-        Outside the image it has the image's least value."""
+        """image(x + displacement(x)) on the reference grid (or this one), as float32; outside the image, its least
+        value."""
         image = given_image("the image", image)
         self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
@@ -257,9 +255,8 @@ class Transform:
         return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
 
     def apply_labels(self, labels: ImageLike, reference: Grid | None = None, smooth: bool = False) -> Image:
-        """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation.
-
-        Outside the map it is 0; every value and type is kept."""
+        """The nearest label; or, smooth, the label of greatest weight by linear interpolation; 0 outside. Types are
+        kept."""
         labels = given_image("the label map", labels)
         self.check_dimension(labels.array.ndim, labels.name)
         grid, labels = reference or self.grid, as_labels(labels)
@@ -298,11 +295,9 @@ class Transform:
         return None if reach < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION else affine
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
-        """The transform from moving to fixed, and its residual: it takes points of moving to fixed, and brings fixed to
-        the grid of moving. It is on the grid given, such as that of moving, or on this one.
-
-        Outside its grid the transform is taken to go on: its affine part as such, where that is large, and the rest of
-        the motion as at the border."""
+        """The transform from moving to fixed, which brings fixed to the grid of moving, and its residual; on the grid
+        given, or on this one. Outside its grid the transform goes on: by its affine part where that is large, and as at
+        the border."""
         target = grid or self.grid
         self.check_dimension(len(target.shape), "the reference")
         affine, y = self.affine_part(), target.voxels()
@@ -339,9 +334,7 @@ class Transform:
             return Transform(np.round(self.displacement.astype(np.float64) * per_mm) / per_mm, self.grid)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
-
-        Displacements are `rounded`, which makes files smaller."""
+        """Write the field, `rounded`, as a vector image; or, by the ending .h5 or .tfm, as an ITK transform."""
         path = Path(path)
         check_file(path, TRANSFORM_SUFFIXES)
         rounded, grid = self.rounded().displacement, self.grid
@@ -374,8 +367,7 @@ class Transform:
         else:
             transform = sample_transform(itk, reference)
         if not np.abs(transform.displacement).max() <= MAX_PARAMETER:
-            said = f"NaN or infinite numbers, or displacements above {MAX_PARAMETER:g} mm"
-            raise BadInput(f"{path} contains {said}: it cannot be applied")
+            raise BadInput(f"{path} contains NaN or infinite numbers, or above {MAX_PARAMETER:g}: it cannot be applied")
         return transform
 
 
@@ -398,11 +390,11 @@ def sample_transform(transform: sitk.Transform, grid: Grid) -> Transform:
 
 
 def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid | None = None) -> Transform:
-    """x ↦ last(… second(first(x))): a point goes through the first, then through each in the order given.
+    """x ↦ last(… second(first(x))): a point goes through the first, then through each in the order given (the reverse
+    of SimpleITK's CompositeTransform).
 
-    If A to B and B to C are known, `compose(a_to_b, b_to_c)` is A to C: an image of C comes to A by its `apply`, and is
-    interpolated once. The result is on the grid given, or on that of the first. (A CompositeTransform of SimpleITK
-    lists the same transforms the other way round.)"""
+    Of A to B and B to C it is A to C: an image of C comes to A by its `apply`, interpolated once. The result is on the
+    grid given, or on that of the first."""
     for given in (first, *others):
         if not isinstance(given, (Transform, Affine)):
             raise BadInput(f"a {type(given).__name__} is no transform: give a Transform, such as that of a result")
@@ -445,8 +437,8 @@ def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
 
 
 def grid_of_range(there: Transform) -> Grid:
-    """A grid that holds every place that a transform leads to: its own, turned and shifted by a large affine part, and
-    grown by as many voxels as it takes. BadInput if that is more than eightfold, where a few lead far away."""
+    """Its own grid, turned and shifted by a large affine part, grown, eightfold at most, to hold every end of a
+    transform."""
     affine = there.affine_part()
     frame = turned(affine, there.grid) if affine else there.grid
     index = frame.index(there.ends())
@@ -474,11 +466,9 @@ def linear_part(transform: sitk.Transform) -> Affine:
 
 
 def round_trip(there: Transform, back: Transform) -> tuple[float, Float[ndarray, " n"], float]:
-    """(threshold, |back(there(x)) − x| at 10,000 random points x that move by more, in mm, the part of them that leads
-    out of the grid of the inverse and is not counted).
-
-    They lie between voxels, where an inverse is least exact, and move by more than the shortest edge of a voxel; or, if
-    nothing does, by more than half of the longest motion."""
+    """(threshold, |back(there(x)) − x| in mm, the part that leads out of the grid of the inverse and is not counted) of
+    10,000 random points x between voxels that move by more than the threshold: the shortest edge of a voxel, or half of
+    the longest motion if that is less."""
     length, random = np.linalg.norm(there.displacement, axis=0), np.random.default_rng(0)
     threshold = min(*there.grid.spacing, float(length.max()) / 2)
     region = np.argwhere(length > threshold) if threshold > 0 else np.argwhere(length == 0)

@@ -1,8 +1,6 @@
-"""External tools behind `(I0, I1, spacing) -> u`: FFD by elastix, diffeomorphic demons by SimpleITK, SyN by ANTs.
-
-Each gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives displacements in mm, fixed to moving.
-Parameters were tuned on validation subjects by benchmarks/tune.py: in 2D on ACDC, in 3D on hippocampi and phantoms.
-"""
+"""External tools behind `(I0, I1, spacing) -> u`: FFD by elastix, diffeomorphic demons by SimpleITK, SyN by ANTs. Each
+gets the pair in [0, 1] on a plain grid in mm, and gives displacements in mm, fixed to moving. Parameters were tuned on
+validation subjects by benchmarks/tune.py: in 2D on ACDC, in 3D on hippocampi and phantoms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -18,49 +18,34 @@ from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Field, Images, Masks
 
-Scaling = Literal["jointly", "each"]
-"""Whether the 1st to 99th percentile of both images of a pair together, or of each image alone, goes to [0, 1]."""
-
-Task = Literal["pair", "cine"]
-"""What is registered: two images, or the frames of a cine."""
-Question = Callable[[], bool]
-"""Answered when it is asked: to answer takes time."""
-
+Scaling = Literal["jointly", "each"]  # whether percentiles of both images of a pair together, or of each, go to [0, 1]
+Task = Literal["pair", "cine"]  # what is registered: two images, or the frames of a cine
+Question = Callable[[], bool]  # answered when it is asked: to answer takes time
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
 MASKS_OF_SOLVERS = "a weight in the data term"
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a model with weights is, and what it expects."""
+    """What a model with weights is, and what it expects; empty or None is what it has not, or what is not known."""
 
-    method: str
-    """The name of the method, such as R-L1-3x2, from which the model is built again."""
+    method: str  # its name, such as R-L1-3x2, from which the model is built again
     dimension: int
-    spacing_mm: tuple[float, ...]
-    """The spacing of the images it was trained on."""
-    normalisation: Scaling
-    """How intensities were scaled in training, and are in use."""
+    spacing_mm: tuple[float, ...]  # that of the images it was trained on
+    normalisation: Scaling  # how intensities were scaled in training, and are in use
     trained_on: str
-    version: str
-    """The version of vrnet that trained it."""
+    version: str  # of the vrnet that trained it, as the commit of its checkout
     commit: str = ""
-    """The commit of the checkout that trained it; this and what follows are empty where they are not known."""
     torch: str = ""
     device: str = ""
-    labels_in_training: bool = False
-    """Whether labels had a part in the loss that it, or what its training began with, was trained with."""
-    flips_in_training: bool | None = None
-    """Whether it was shown mirrored images in training, the last of several; None where that is not known."""
-    started_from: str = ""
-    """The weights that its training began with, and what these were trained on; empty where it began with none."""
-    channels: str = ""
-    """What the further channels of its images are, "anatomy"; empty where there are none."""
-    segmenter: str = ""
-    """The segmenter whose probabilities are the further channels: one in the box by its name (`anatomy`), or a file
-    beside the weights."""
-    cross_fitted: bool | None = None
-    """Whether, in training, the channels of each subject came from a segmenter that had not seen that subject."""
+    labels_in_training: bool = (
+        False  # whether labels had a part in its loss, or in that of what its training began with
+    )
+    flips_in_training: bool | None = None  # whether it was shown mirrored images in training, the last of several
+    started_from: str = ""  # the weights that its training began with, and what these were trained on
+    channels: str = ""  # what the further channels of its images are: "anatomy"
+    segmenter: str = ""  # of these channels: one in the box by its name (`anatomy`), or a file beside the weights
+    cross_fitted: bool | None = None  # whether the channels of a subject came from a segmenter that had not seen it
 
     def __post_init__(self) -> None:
         h = self.spacing_mm
@@ -168,10 +153,8 @@ class Method(Protocol):
 
 
 PAPER_WIDTH = {2: 64, 3: 8}
-MAX_CASCADES, MAX_WIDTH = 100, 4_096
-"""More of either is a slip of the pen, or a file that is not to be trusted."""
-COUNT = r"(\d{1,99})"
-"""A number in a name: Python refuses to read one of thousands of digits."""
+MAX_CASCADES, MAX_WIDTH = 100, 4_096  # more of either is a slip of the pen, or a file that is not to be trusted
+COUNT = r"(\d{1,99})"  # a number in a name: Python refuses to read one of thousands of digits
 
 
 @runtime_checkable
@@ -214,8 +197,7 @@ def suffix(width: int | None) -> str:
 #
 # No voxel is interpolated. Iterative methods hardly change by it; a network, which knows no symmetry, may gain.
 
-AVERAGED = "+average"
-"""What the name of a method ends with if it is averaged."""
+AVERAGED = "+average"  # what the name of a method ends with if it is averaged
 WORDS = "averaged over flips and quarter turns of the pair"
 
 
@@ -224,17 +206,8 @@ def turn(I: Float[Tensor, "b c *s"], order: tuple[int, ...], flipped: tuple[int,
     return I.permute(0, 1, *(2 + axis for axis in order)).flip([2 + axis for axis in flipped]).contiguous()
 
 
-def turn_back(u: Float[Tensor, "b d *t"], order: tuple[int, ...], flipped: tuple[int, ...]) -> Float[Tensor, "b d *s"]:
-    """Undo `turn` for a field."""
-    back = [order.index(axis) for axis in range(len(order))]
-    u = u.flip([2 + axis for axis in flipped])
-    u[:, list(flipped)] *= -1
-    return u[:, back].permute(0, 1, *(2 + axis for axis in back))
-
-
 class AverageOverTurns(nn.Module):
-    """What finds a field, asked once for each of the 8 flips of a volume; or of the 4 of a picture and, of square
-    pixels, 4 with axes exchanged. Without a spacing, voxels have `own_spacing`."""
+    """The mean over the 8 flips of a volume; of a picture 4 and, if pixels are square, 4 with axes exchanged."""
 
     def __init__(self, find: Initializer, own_spacing: Spacing = None) -> None:
         super().__init__()
@@ -245,10 +218,14 @@ class AverageOverTurns(nn.Module):
         is_square = own is None or abs(own[0] / own[1] - 1) < 1e-3
         orders = list(permutations(range(d))) if d == 2 and is_square else [tuple(range(d))]
         flips = [tuple(axis for axis in range(d) if chosen[axis]) for chosen in product((False, True), repeat=d)]
-        for g in product(orders, flips):
-            seen = masks and Masks(turn(masks.fixed, *g), turn(masks.moving, *g))
-            h = spacing and tuple(spacing[axis] for axis in g[0])
-            total = total + turn_back(self.find(turn(I0, *g), turn(I1, *g), h, seen), *g)
+        for order, flipped in product(orders, flips):
+            g = order, flipped
+            h = spacing and tuple(spacing[axis] for axis in order)
+            u = self.find(turn(I0, *g), turn(I1, *g), h, masks and masks.map(lambda w, g=g: turn(w, *g)))
+            u = u.flip([2 + axis for axis in flipped])
+            u[:, list(flipped)] *= -1
+            back = [order.index(axis) for axis in range(d)]
+            total = total + u[:, back].permute(0, 1, *(2 + axis for axis in back))
         return total / (len(orders) * len(flips))
 
 
@@ -259,8 +236,7 @@ class Averaged(Method):
     method: Method
 
     def __post_init__(self) -> None:
-        card = self.method.card
-        if card and card.flips_in_training is False:
+        if (card := self.method.card) and card.flips_in_training is False:
             raise without_flips(self.method)
 
     def __str__(self) -> str:

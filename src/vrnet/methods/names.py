@@ -1,9 +1,5 @@
-"""Names parse and print: "TV-L1(lam=0.15)" is a method, and str(method) is "TV-L1(lam=0.15)".
-
-What a person asks for is a `MethodSpec`; with the images at hand it comes to a method:
-
-parse_method("default").load().resolve(2, spacing=(1.8, 1.8))
-"""
+"""Names parse and print: "TV-L1(lam=0.15)" is a method, and str(method) is "TV-L1(lam=0.15)". What a person asks for is
+a `MethodSpec`, which comes to a method: parse_method("default").load().resolve(2, spacing=(1.8, 1.8))"""
 
 import platform
 import re
@@ -19,38 +15,17 @@ from typing import cast
 import torch
 from torch import nn
 
+from vrnet.devices import CPU
 from vrnet.errors import BadInput, UnfitMachine, did_you_mean, type_name
 from vrnet.files import exists, sha256
 from vrnet.methods import parameters as by_name
+from vrnet.methods import weights as files
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import (
-    AVERAGED,
-    CPU,
-    Averaged,
-    Card,
-    Method,
-    Question,
-    Scaling,
-    Task,
-    Trainable,
-    made_by_fields,
-)  # fmt: skip
+from vrnet.methods.method import AVERAGED, Averaged, Card, Method, Question, Scaling, Task, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
-from vrnet.methods.segmenter import REGISTERS_NOTHING
 from vrnet.methods.solvers import preset
-from vrnet.methods.vrnet import PAPER, RCNet, Siamese, VoxelMorph
-from vrnet.methods.weights import (
-    FAMILIES,
-    MAX_SPACING_RATIO,
-    SUFFIX,
-    Trained,
-    is_in_reach,
-    load_method,
-    load_weights,
-    parse_learned,
-    save_weights,
-    template_shape,
-)
+from vrnet.methods.vrnet import PAPER, REGISTERS_NOTHING, RCNet, Siamese, VoxelMorph
+from vrnet.methods.weights import Trained, load_method, parse_learned
 from vrnet.provenance import versions
 from vrnet.variational.cascade import Initializer, Spacing, no_motion
 from vrnet.variational.data_terms import DATA_TERMS
@@ -81,12 +56,10 @@ LICENCES = {
 
 
 def is_bundled(name: str) -> bool:
-    """Whether a model in the box has this name."""
     return name.casefold() in BUNDLED
 
 
 def bundled_file(name: str) -> Path:
-    """The file of weights of a model in the box, by its name in whatever case."""
     return FOLDER / f"{name.casefold().replace('-', '_')}.safetensors"
 
 
@@ -102,8 +75,7 @@ def load_bundled(name: str) -> Trained:
 SOLVER = preset("Gaussian", "LNCC")
 """Best of the solvers on hippocampi of validation, and as good as any on hearts; brightness and contrast may differ."""
 MODELS: dict[Task, str] = {"pair": SHORT_AXIS, "cine": SHORT_AXIS_CINE}
-"""For slices. The first brings the labels of two phases together best; the second strains the tissue between them most
-nearly as phantoms do, whose motion is known."""
+"""For slices. The first brings labels together best; the second strains tissue most nearly as phantoms do."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +95,7 @@ class Default(Method):
         if d != 2:
             return SOLVER
         model = load_bundled(MODELS[images])
-        is_near = spacing is None or is_in_reach(model.card.spacing_mm, spacing, MAX_SPACING_RATIO)
+        is_near = spacing is None or files.is_in_reach(model.card.spacing_mm, spacing, files.MAX_SPACING_RATIO)
         return model if is_near and (shows_heart is None or shows_heart()) else SOLVER
 
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
@@ -170,10 +142,10 @@ def parse(name: str) -> Method:
     base, given = split_name(name)
     if (found := find_base(base)) is not None:
         return with_parameters(found, given)
-    if base.endswith(SUFFIX):
+    if base.endswith(files.SUFFIX):
         told = "give a file of weights to vrnet.load_method, by --weights or, in training, by `start_from`"
     else:
-        choice = f"choose one of {', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
+        choice = f"choose one of {', '.join(names())} or, with weights, {', '.join(files.FAMILIES)}"
         told = did_you_mean(base, (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)) or choice
     raise BadInput(f'no method is called "{base}": {told}')
 
@@ -231,20 +203,15 @@ class MethodSpec:
     """A name with what may come with it, or a method of the caller's own."""
 
     name: str
-    weights: Path | None = None
-    """A file of weights, of the method of this name unless that is `default`."""
-    settings: tuple[str, ...] = ()
-    """Parameters, as lam=0.15."""
+    weights: Path | None = None  # a file of weights, of the method of this name unless that is `default`
+    settings: tuple[str, ...] = ()  # parameters, as lam=0.15
     average: bool = False
     images: Task = "pair"
-    weights_sha256: str | None = None
-    """Of the file of weights, also of a bundled one, where other processes must load the same; see `pin`."""
-    given: Method | None = None
-    """A method of the caller's own, which has no name that parses."""
+    weights_sha256: str | None = None  # of the file of weights, or a bundled one, if all must load the same; see `pin`
+    given: Method | None = None  # a method of the caller's own, which has no name that parses
 
     def load(self) -> Method:
-        """The method, ready to register. Its model is read once per process, as long as no other is asked for;
-        UnfitMachine if its weights are others than those that are pinned."""
+        """The method, its model read once per process; UnfitMachine if its weights are not those pinned."""
         return load_once(self) if self.given is None else self.given
 
     def pin(self) -> "MethodSpec":
@@ -280,17 +247,14 @@ def load_once(spec: MethodSpec) -> Method:
     """The method of a spec; UnfitMachine if its weights are others here than those that are pinned."""
     if spec.weights_sha256 is not None and spec.weights_sha256 != spec.digest():
         which = spec.weights or f"the model for {spec.name} that comes with vrnet"
-        raise UnfitMachine(
-            f"{which} is not the file of weights that this run began with, as {platform.node()} sees it: put that "
-            "back, install the same vrnet everywhere, or start again"
-        )
+        seen = f"the file of weights that this run began with, as {platform.node()} sees it"
+        raise UnfitMachine(f"{which} is not {seen}: put that back, install the same vrnet everywhere, or start again")
     alone, given = without_average(spec.name), read_settings(spec.settings)
     is_default = alone.casefold() == "default"
     if spec.weights is not None:
         found: Method = load_method(spec.weights)
         if not is_default and str(parse(alone)) != str(found):
-            told = f"leave out the name, or give the weights of {alone}"
-            raise BadInput(f"{spec.weights} holds {found}, not {alone}: {told}")
+            raise BadInput(f"{spec.weights} holds {found}, not {alone}: leave out the name, or give other weights")
     elif given and is_default:
         raise BadInput(f'parameters are those of a method: name it too, such as `method="{SOLVER}"`, used for volumes')
     else:
@@ -304,10 +268,8 @@ def with_weights(method: object) -> Method:
     if not hasattr(method, "build") or not hasattr(method, "is_trainable"):
         raise BadInput(f"method is {type_name(method)}: give a name such as TV-L1, or vrnet.parse(name)")
     if method.is_trainable:
-        raise BadInput(
-            f"{method} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "
-            f"command line --weights FILE. Models that come with vrnet: {', '.join(BUNDLED)}"
-        )
+        way = "which vrnet train writes: give vrnet.load_method(FILE), or on the command line --weights FILE"
+        raise BadInput(f"{method} is learned and needs weights, {way}. Models in the box: {', '.join(BUNDLED)}")
     return cast(Method, method)
 
 
@@ -316,7 +278,7 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     alone = without_average(name)
     if is_bundled(alone):
         method = load_bundled(alone).card.method
-        if template_shape(method):
+        if files.template_shape(method):
             raise BadInput(f"{alone} has nothing to learn: `vrnet template` makes others, of your own images")
         raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
     if alone != name:
@@ -337,11 +299,10 @@ def network(
     weights; or a bundled model, such as short-axis. Without a dimension it is of 2, and a bundled model of its own.
 
     It is a module: `net(fixed, moving)` takes batches (b, 1, *s) of images in [0, 1], of any size, and gives the field
-    (b, d, *s) in voxels, field[:, i] along spatial axis i: `vrnet.fields.warp(moving, field)` is like fixed. It does
-    not look at the spacing; one with weights expects images at the spacing that it was trained at, as in its card
-    (`vrnet.load_method`). Each call gives a network of its own."""
+    (b, d, *s) in voxels: `vrnet.fields.warp(moving, field)` is like fixed. It does not look at the spacing; one with
+    weights expects images at that of its card (`vrnet.load_method`). Each call gives a network of its own."""
     if weights is not None:
-        found, card = load_weights(Path(weights))
+        found, card = files.load_weights(Path(weights))
         if name is not None and str(parse_trainable(name)) != card.method:
             raise BadInput(f"{weights} holds {card.method}, not {name}: leave out the name, or give other weights")
         return found
@@ -363,15 +324,12 @@ def save_network(
 ) -> None:  # fmt: skip
     """Write a network that was trained elsewhere, so that `vrnet register --weights` and `vrnet.load_method` use it.
 
-    `name` is that by which it was made; `spacing`, in mm, is that of the images it was trained on, one number per axis;
-    `scaling` says whether the intensities of a pair were brought to [0, 1] jointly, or those of each image by itself;
-    `uses_labels`, whether labels had a part in its loss."""
+    `name` is that by which it was made; `spacing` that of the images it was trained on, in mm; `scaling` says whether
+    the intensities of a pair were brought to [0, 1] jointly or each; `uses_labels`, whether its loss had labels."""
     method = parse_trainable(name)
-    made_by = made_by_fields(versions())
-    card = Card(
-        str(method), len(spacing), tuple(spacing), scaling, trained_on, labels_in_training=uses_labels, **made_by
-    )
-    expected = {key: tensor.shape for key, tensor in method.build(len(spacing)).state_dict().items()}
-    if {key: tensor.shape for key, tensor in net.state_dict().items()} != expected:
+    about = made_by_fields(versions()) | {"labels_in_training": uses_labels}
+    card = Card(str(method), len(spacing), tuple(spacing), scaling, trained_on, **about)
+    own, given = ({key: x.shape for key, x in one.state_dict().items()} for one in (method.build(len(spacing)), net))
+    if own != given:
         raise BadInput(f"the network is not {method} in {len(spacing)} dimensions: give the name that it was made by")
-    save_weights(net, card, Path(path))
+    files.save_weights(net, card, Path(path))

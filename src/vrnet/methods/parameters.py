@@ -1,7 +1,5 @@
-"""The parameters of a method: printed in its name where they were changed, and set by their names.
-
-"TV-L1(lam=0.15,warps=20)" is TV-L1 with two other values than its own.
-"""
+"""The parameters of a method: printed in its name where they were changed, as in "TV-L1(lam=0.15)", and set by their
+names."""
 
 import ast
 import inspect
@@ -136,6 +134,6 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
             check_plain(written)
             values[name] = msgspec.convert(written, hints[name])
         except (TypeError, ValueError, OverflowError) as error:
-            such = f"such as {format_value(known[name])}"
-            raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give a value {such}") from error
+            said = f"{name} of {method} cannot be {format_value(value)}"
+            raise BadInput(f"{said}: give a value such as {format_value(known[name])}") from error
     return replace(method, **values) if values else method  # type: ignore[type-var]

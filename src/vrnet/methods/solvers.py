@@ -65,8 +65,7 @@ class Variational(Method):
             check_range({"momentum": momentum, "finest_warps": finest_warps})
             check_range({"tolerance": self.tolerance, "fluid": self.fluid})
             if momentum >= 1 or (momentum and not self.fluid):
-                needs = "it must be below 1, and 0 where fluid is 0: only composed updates have a momentum"
-                raise BadInput(f"momentum is {momentum}: {needs}")
+                raise BadInput(f"momentum is {momentum}: give a number below 1, and 0 where fluid is 0")
             check_range({"warps times iterations": max(self.warps, finest_warps) * self.iterations}, most=MAX_STEPS)
 
     def __str__(self) -> str:
@@ -85,9 +84,8 @@ class Variational(Method):
         return self.solver(DATA_TERMS[self.data], d).to(device)
 
     def solver(self, data: DataTerm[Any], d: int) -> Solver:
-        """The solver with a data term, its own or one of other parameters.
-
-        One cascade at every level, each the initialiser of the next; the energy of the finest is watched."""
+        """The solver with a data term, its own or one of other parameters: at every level a cascade, which starts the
+        next."""
         regularizer, lam, (first, last) = REGULARIZERS[self.regularizer], value_in(self.lam, d), value_in(self.theta, d)
         finest_warps = value_in(self.finest_warps, d) or self.warps
 

@@ -1,6 +1,5 @@
-"""VR-Net by the paper's shorthand, R-L1-3x2: Algorithm 1 unrolled, with networks for its denoisers. Its data steps,
-each with a θ that is trained, are `variational.cascade.DataStep`. The networks that it is compared with are cascades
-like it: VoxelMorph and Siamese are empty ones, RC-Net has no data step."""
+"""VR-Net by the paper's shorthand, R-L1-3x2: Algorithm 1 unrolled, with networks for its denoisers and a learned θ for
+each data step. The networks it is compared with are cascades too: empty ones, or without data steps."""
 
 import re
 from collections.abc import Callable
@@ -10,40 +9,35 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from vrnet.errors import BadInput, check_range
 from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, LossTerms, Trainable, suffix
 from vrnet.methods.parameters import changes
 from vrnet.networks import denoisers
 from vrnet.networks import unet as nets
-from vrnet.networks.unet import half_unet, he_initialised, unet
-from vrnet.variational.cascade import Cascade, DataStep, Initializer, Step, no_motion
+from vrnet.networks.pyramid import PyramidNet
+from vrnet.networks.unet import he_initialised, unet
+from vrnet.variational.cascade import Cascade, DataStep, Initializer, Spacing, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L2
+from vrnet.variational.linearize import Images
 
 NO_DATA = "none"
 WORD_FIELDS = {
     "zeros": "init", "noise": "init", "Θ1": "parameters", "T1": "parameters", "released": "order", "frozen": "penalty",
-    "odd": "exchange", "half": "resolution", "he": "start_weights",
+    "half": "resolution", "he": "start_weights",
 }  # fmt: skip
 """The field that each word after the shorthand sets, to itself; T1 is Θ1 in ASCII. Names have them in this order."""
-
-
-def data_words() -> tuple[str, ...]:
-    """What the second word of the shorthand may be: also a data term that was added a moment ago."""
-    return *DATA_TERMS, NO_DATA
 
 
 class Denoiser(NamedTuple):
     """What the first letter of the shorthand stands for."""
 
     kind: str
-    make: Callable[[nn.Module], nn.Module]
-    """The half step of a network."""
-    sees_images: bool = False
-    """Whether the network is shown both images, not the field."""
-    is_diffeomorphic: bool = False
-    """Whether all parts of the method move along flows."""
+    make: Callable[[nn.Module], nn.Module]  # the half step of a network
+    sees_images: bool = False  # whether the network is shown both images, not the field
+    is_diffeomorphic: bool = False  # whether all parts of the method move along flows
 
 
 DENOISERS = {
@@ -72,9 +66,6 @@ class VRNet(Trainable):
     """paper: data, then denoise, v is the result; released: denoise, then data, u is the result."""
     penalty: Literal["learned", "frozen"] = "learned"
     """frozen: θ stays what it is at the start."""
-    exchange: Literal["free", "odd"] = "free"
-    """odd: what a network finds changes its sign when the two images change places, so that equal images do not move.
-    Of C and D, whose networks see the images; it doubles the time."""
     resolution: Literal["full", "half"] = "full"
     """half: networks see each block of 2x2 pixels (2x2x2 voxels) as one. They take as long as others of half the width,
     and what they find is smoother."""
@@ -94,10 +85,6 @@ class VRNet(Trainable):
         check_range({"warps": self.warps, "iterations": self.iterations}, 1)
         check_range({"warps times iterations": self.warps * self.iterations}, most=MAX_CASCADES)
         check_range({"theta": self.theta}, above=True)
-        if self.exchange == "odd" and not DENOISERS[self.denoiser].sees_images:
-            raise BadInput(
-                f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
-            )
         if self.data == NO_DATA and self.init != "unet" and not DENOISERS[self.denoiser].sees_images:
             raise BadInput(f"no part of {self} sees the images: choose C or D, or leave out {self.init}")
 
@@ -146,8 +133,7 @@ class VRNet(Trainable):
     def _net(self, d: int, sees_images: bool) -> nn.Module:
         """Of two images side by side, or of a field."""
         inputs = 2 * (1 + self.channels) if sees_images else d
-        net = (half_unet if self.resolution == "half" else unet)(d, inputs, self.width or PAPER_WIDTH[d])
-        return denoisers.Odd(net) if self.exchange == "odd" else net
+        return unet(d, inputs, self.width or PAPER_WIDTH[d], half=self.resolution == "half")
 
 
 PAPER = tuple(
@@ -159,24 +145,23 @@ PAPER = tuple(
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    options_form = rf"((?:-(?:{'|'.join(WORD_FIELDS)}|c\d{{1,99}}|w\d{{1,99}}))*)"
-    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, data_words()))})-{COUNT}x{COUNT}{options_form}"
+    terms = {term.casefold(): term for term in (*DATA_TERMS, NO_DATA)}  # also a term that was added a moment ago
+    words = rf"((?:-(?:{'|'.join(WORD_FIELDS)}|[cw]\d{{1,99}}))*)"
+    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, terms))})-{COUNT}x{COUNT}{words}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     if not found:
         return None
     options: dict[str, Any] = {}
-    for word in filter(None, found[5].split("-")):
-        known = {name.casefold(): (field, name.replace("T1", "Θ1")) for name, field in WORD_FIELDS.items()}
-        number = {"c": "channels", "w": "width"}
-        field, value = known.get(word.casefold()) or (number[word[0].casefold()], int(word[1:]))
+    known = {word.casefold(): (field, word.replace("T1", "Θ1")) for word, field in WORD_FIELDS.items()}
+    for word in filter(None, found[5].casefold().split("-")):
+        field, value = known.get(word) or ({"c": "channels", "w": "width"}[word[0]], int(word[1:]))
         if field in options:
             raise BadInput(f"{name} says one thing twice: give each of its words once")
         options[field] = value
-    terms = {term.casefold(): term for term in data_words()}
     return VRNet(found[1].upper(), terms[found[2].casefold()], int(found[3]), int(found[4]), **options)  # type: ignore[arg-type]
 
 
-# The networks that VR-Net is compared with.
+# The networks that VR-Net is compared with, and one that finds structures.
 
 
 @dataclass(frozen=True)
@@ -227,26 +212,100 @@ class RCNet(Trainable):
         check_range({"the number of cascades": self.cascades}, 1, MAX_CASCADES)
 
     def __str__(self) -> str:
-        half = "-half" if self.resolution == "half" else ""
-        return f"{self.cascades}xRC-Net{half}{suffix(self.width)}"
+        return f"{self.cascades}xRC-Net{'-half' if self.resolution == 'half' else ''}{suffix(self.width)}"
 
     @property
     def summary(self) -> str:
         return f"learned: {self.cascades} recursive U-Nets"
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
-        make = half_unet if self.resolution == "half" else unet
-        nets = [make(d, 2, self.width or PAPER_WIDTH[d]) for _ in range(self.cascades)]
+        width, half = self.width or PAPER_WIDTH[d], self.resolution == "half"
+        nets = [unet(d, 2, width, half) for _ in range(self.cascades)]
         return Cascade(no_motion, [[Step(nn.Identity(), denoisers.Recurse(net))] for net in nets]).to(device)
 
 
+@dataclass(frozen=True)
+class Pyramid(Trainable):
+    """One encoder for both images; at each level a data step on images and learned features, then a network."""
+
+    data: Literal["L1", "L2", "none"] = "L2"
+    """The data term; none: no data steps, to see what they bring."""
+    channels: int = 0
+    """Further channels of the images, such as probabilities of structures."""
+    width: int | None = None
+    """Channels of the features at full resolution; 8 in 2D and 6 in 3D where not given."""
+    theta: float = 0.1
+    """θ at the start, for images in [0, 1]."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range({"theta": self.theta}, above=True)
+
+    def __str__(self) -> str:
+        return f"P-{self.data}{f'-c{self.channels}' if self.channels else ''}{suffix(self.width)}"
+
+    @property
+    def summary(self) -> str:
+        return f"learned: a pyramid of features, {'no' if self.data == NO_DATA else self.data} data step"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        net = PyramidNet(d, self.channels, self.width or {2: 8, 3: 6}[d], DATA_TERMS.get(self.data), self.theta)
+        return Cascade(denoisers.Predict(net), []).to(device)
+
+
+STRUCTURES = 3
+REGISTERS_NOTHING = "finds structures in one image, and registers none: use `vrnet segment IMAGE --out LABELS`"
+
+
+@dataclass(frozen=True)
+class Segmenter(Trainable):
+    """A U-Net of one image. It is trained on pairs as those that register are, on both images of each."""
+
+    structures: int = STRUCTURES
+    """How many there are beside the background."""
+    width: int | None = None
+    """Channels of the first level; 32 in 2D and 16 in 3D where not given."""
+
+    summary = "learned: a U-Net that finds structures in one image"
+    segments = True
+
+    def __str__(self) -> str:
+        return f"Segmenter{'' if self.structures == STRUCTURES else f'-k{self.structures}'}{suffix(self.width)}"
+
+    def build(self, d: int, device: torch.device = CPU) -> "SegmentPairs":
+        net = nets.segmenter(d, 1, 1 + self.structures, self.width or {2: 32, 3: 16}[d])
+        return SegmentPairs(net).to(device)
+
+
+class SegmentPairs(nn.Module):
+    """The scores of background and structures in each image of a pair, the moving ones after the fixed ones."""
+
+    steps = ()
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None) -> Float[Tensor, "b2 k *s"]:
+        return denoisers.apply_padded(self.net, torch.cat([I0, I1]))
+
+
+def parse_segmenter(name: str) -> Segmenter | None:
+    """The segmenter of a name such as Segmenter-k2-w16, if it is one."""
+    found = re.fullmatch(rf"Segmenter(?:-k{COUNT})?(?:-w{COUNT})?", name, flags=re.IGNORECASE)
+    return found and Segmenter(int(found[1] or STRUCTURES), found[2] and int(found[2]))
+
+
 def parse_baseline(name: str) -> Trainable | None:
-    """VoxelMorph, Siamese, 3xRC-Net or 3xRC-Net-half, each also with a width, as VoxelMorph-w32."""
-    form = rf"(?:(VoxelMorph)|(Siamese)|{COUNT}xRC-Net(-half)?)(?:-w{COUNT})?"
-    found = re.fullmatch(form, name, flags=re.IGNORECASE)
+    """VoxelMorph, Siamese, 3xRC-Net, 3xRC-Net-half or P-L2-c3, each also with a width, as VoxelMorph-w32."""
+    forms = rf"(VoxelMorph)|(Siamese)|{COUNT}xRC-Net(-half)?|P-(L1|L2|none)(?:-c{COUNT})?"
+    found = re.fullmatch(rf"(?:{forms})(?:-w{COUNT})?", name, flags=re.IGNORECASE)
     if not found:
         return None
-    width = int(found[5]) if found[5] else None
-    if found[3]:
-        return RCNet(int(found[3]), width, "half" if found[4] else "full")
-    return VoxelMorph(width) if found[1] else Siamese(width)
+    voxelmorph, _, cascades, half, data, channels, digits = found.groups()
+    width = digits and int(digits)
+    if cascades:
+        return RCNet(int(cascades), width, "half" if half else "full")
+    if data:
+        return Pyramid({"l1": "L1", "l2": "L2"}.get(data.casefold(), NO_DATA), int(channels or 0), width)  # type: ignore[arg-type]
+    return VoxelMorph(width) if voxelmorph else Siamese(width)

@@ -17,12 +17,10 @@ from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
+from vrnet.methods import vrnet as learned
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Card, Method, Trainable
 from vrnet.methods.parameters import PerDimension, split_name, with_parameters
-from vrnet.methods.pyramid import parse_pyramid
-from vrnet.methods.segmenter import REGISTERS_NOTHING, Segmenter, parse_segmenter
 from vrnet.methods.solvers import preset
-from vrnet.methods.vrnet import Siamese, VoxelMorph, parse_baseline, parse_vrnet
 from vrnet.variational.cascade import Spacing
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.initialisers import ThroughTemplate
@@ -31,24 +29,25 @@ from vrnet.variational.solver import Solver
 
 
 class Family(NamedTuple):
-    """Learned methods of one kind, whose names have one form."""
+    """Learned methods of one kind, whose names have one form; `parse` gives the method of a name, if it is of it."""
 
     summary: str
     parse: Callable[[str], Trainable | None]
-    """The method of a name, if it is of this family."""
 
 
 FAMILIES = {
     "R|U|C|D-L1|L2-NxM": Family(
         "learned: VR-Net, as R-L1-3x2: residual (R), plain (U), image-aware (C) or diffeomorphic (D) denoisers, "
         "L1, L2, another data term or none in its data steps, N warps of M iterations",
-        parse_vrnet,
+        learned.parse_vrnet,
     ),
-    "VoxelMorph": Family(VoxelMorph().summary, parse_baseline),
-    "Siamese": Family(Siamese().summary, parse_baseline),
-    "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", parse_baseline),
-    "P-L1|L2|none": Family("learned: a pyramid of features with a data step at each level, as P-L2", parse_pyramid),
-    "Segmenter": Family(Segmenter().summary, parse_segmenter),
+    "VoxelMorph": Family(learned.VoxelMorph().summary, learned.parse_baseline),
+    "Siamese": Family(learned.Siamese().summary, learned.parse_baseline),
+    "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", learned.parse_baseline),
+    "P-L1|L2|none": Family(
+        "learned: features, and a data step at each level of a pyramid, as P-L2", learned.parse_baseline
+    ),
+    "Segmenter": Family(learned.Segmenter().summary, learned.parse_segmenter),
 }
 """Every kind of learned method by the form of its names."""
 
@@ -63,8 +62,7 @@ def parse_learned(name: str) -> Trainable | None:
 # A template, such as Template-48x64x48: what a file of weights may hold instead of networks.
 
 DETAIL = LNCC(radii=(2.0, 4.0))
-"""The local correlation by which images are brought to a template, in smaller boxes than those of two images: it is
-sharper and less noisy than any of them."""
+"""In smaller boxes than those of two images: a template is sharper and less noisy than any of them."""
 SOLVER = replace(preset("Gaussian", "LNCC"), lam=PerDimension(0.7, 0.65))
 # λ and the radii were chosen on the validation pairs of hippocampus, by Dice and strict folds.
 
@@ -83,8 +81,7 @@ def template_shape(name: str) -> tuple[int, ...] | None:
 # Files of weights.
 
 SUFFIX = ".safetensors"
-KEY = "vrnet"
-"""Where the header of a file has the card."""
+KEY = "vrnet"  # where the header of a file has the card
 ADVICE = "give a file that this version's vrnet train wrote"
 
 
@@ -97,10 +94,8 @@ def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -
 
 
 def load_weights(path: Path) -> tuple[nn.Module, Card]:
-    """The model of a file, in single precision and for use, with its card; BadInput if it is not one of ours.
-
-    All is checked before memory is asked for: the tensors have the names, shapes and types of the model that the card
-    names, or half its precision."""
+    """The model of a file, in single precision and for use, with its card. BadInput, before memory is asked for, unless
+    its tensors have the names, shapes and types of the model that the card names, or half its precision."""
     with open_weights(path) as (file, card):
         try:
             shape = template_shape(card.method)
@@ -116,15 +111,13 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
         found = {name: (shape, single.get(dtype, dtype)) for name, (shape, dtype) in file.layouts().items()}
         fits = len(shape or card.spacing_mm) == card.dimension
         if not fits or found != {name: (tuple(x.shape), x.dtype) for name, x in model.state_dict().items()}:
-            told = f"the weights in {path} do not fit {card.method}"
-            raise BadInput(f"{told}: they are of another model, or of another version of vrnet; {ADVICE}")
+            raise BadInput(f"the weights in {path} do not fit {card.method}: of another version of vrnet? {ADVICE}")
         tensors = file.read()
     model.load_state_dict(tensors, assign=True)
     return model.float().eval(), card
 
 
 def read_card(path: Path) -> Card:
-    """The card of a file; its numbers are not read."""
     with open_weights(path) as (_, card):
         return card
 
@@ -153,10 +146,8 @@ class SkipInitialisation(TorchFunctionMode):
 
 # Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at.
 
-MAX_SPACING_RATIO = 3.0
-"""How many times coarser or finer than the model's own: structures of that size in voxels it has never seen."""
-UNIT_RATIO = 16
-"""Spacings that differ by so many times are more likely in different units."""
+MAX_SPACING_RATIO = 3.0  # how many times coarser or finer than the model's own: it has never seen structures so large
+UNIT_RATIO = 16  # spacings that differ by so many times are more likely in different units
 
 
 @dataclass(frozen=True)
@@ -165,12 +156,9 @@ class Trained(Method):
 
     card: Card = field()  # without a default, which `Method` has
     models: ModelOnDevices = field(repr=False)
-    file: str
-    """The name of the file that it came from."""
-    name: str
-    """That by which it is asked for: of a model in the box its own, else that of its kind."""
-    folder: Path = field(default=Path(), repr=False)
-    """That of the file."""
+    file: str  # the name of the file that it came from
+    name: str  # that by which it is asked for: of a model in the box its own, else that of its kind
+    folder: Path = field(default=Path(), repr=False)  # that of the file
 
     @classmethod
     def of(cls, card: Card, model: nn.Module, file: str, name: str | None = None, folder: Path = Path()) -> "Trained":
@@ -200,7 +188,7 @@ class Trained(Method):
     @property
     def is_segmenter(self) -> bool:
         """Whether it finds structures in one image, and registers none."""
-        return parse_segmenter(self.card.method) is not None
+        return learned.parse_segmenter(self.card.method) is not None
 
     @property
     def weights(self) -> str | None:
@@ -232,12 +220,12 @@ class Trained(Method):
 
     def build(self, d: int, device: torch.device = CPU) -> "AtSpacing":
         if self.is_segmenter:
-            raise BadInput(f"{self} in {self.file} {REGISTERS_NOTHING}")
+            raise BadInput(f"{self} in {self.file} {learned.REGISTERS_NOTHING}")
         if d != self.card.dimension:
-            slices = 'register slices one by one (`slices="each"`; of arrays, slice_axis=)'
-            whole = 'give it volumes, and register them whole (without `slices="each"`; of arrays, slice_axis=)'
-            own = self.card.dimension
-            raise BadInput(f"{self} in {self.file} is a {own}D model: {slices if own == 2 else whole}")
+            advice = 'give it volumes, and register them whole (without `slices="each"`; of arrays, slice_axis=)'
+            if self.card.dimension == 2:
+                advice = 'register slices one by one (`slices="each"`; of arrays, slice_axis=)'
+            raise BadInput(f"{self} in {self.file} is a {self.card.dimension}D model: {advice}")
         return AtSpacing(self.models.on(device).eval(), self.card.spacing_mm)
 
 
@@ -258,13 +246,12 @@ class AtSpacing(nn.Module):
 
 
 def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
-    """The shape, over the same extent, whose voxels are as nearly as can be as far apart as wanted.
-
-    An axis within 5 % of that stays as it is: hearts differ in size by more, and interpolating would only blur. A size
-    within 1 % of a multiple of 16 becomes that multiple, since a U-Net pads up to the next."""
+    """The shape, over the same extent, whose voxels are as nearly as can be as far apart as wanted. An axis within 5 %
+    of that stays: hearts differ in size by more, and interpolating would only blur. A size within 1 % of a multiple of
+    16 becomes that multiple, since a U-Net pads up to the next."""
     if not is_in_reach(wanted, spacing):
-        told = f"the model works at {millimetres(wanted)} and the images have {millimetres(spacing)}"
-        raise BadInput(f"{told}: are they in mm?")
+        found = millimetres(spacing)
+        raise BadInput(f"the model works at {millimetres(wanted)} and the images have {found}: are they in mm?")
     found = []
     for n, h, own in zip(shape, spacing, wanted, strict=True):
         exact = (n - 1) * h / own + 1
@@ -285,10 +272,8 @@ def warn_if_far(method: Method, spacing: Spacing) -> None:
     if own is None or spacing is None or len(own) != len(spacing):  # another dimension is refused by `build`
         return
     if not is_in_reach(own, spacing, MAX_SPACING_RATIO):
-        warn_of_input(
-            f"{method} was trained on voxels of {millimetres(own)}; these are of {millimetres(spacing)}, three or more "
-            "times coarser or finer along an axis: it has seen none such, and may go wrong in them"
-        )
+        told = f"{method} was trained on voxels of {millimetres(own)}; these are of {millimetres(spacing)}"
+        warn_of_input(f"{told}, three or more times coarser or finer along an axis: it may go wrong in them")
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:

@@ -1,7 +1,5 @@
 """What makes a network a part of Algorithm 1: an initialiser (I0, I1, spacing) -> u, or a denoiser State -> State.
-
-Displacements reach tens of voxels while images are in [0, 1]: fields are scaled down into a network and up out of it.
-"""
+Displacements reach tens of voxels, images 1: fields are scaled down into a network and up out of it."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,10 +15,8 @@ from vrnet.variational.cascade import Cascade, DataStep, Initializer, Spacing, S
 from vrnet.variational.linearize import Field, Images, Masks
 from vrnet.variational.regularizers import Memory
 
-FIELD_SCALE = 10.0
-"""Voxels that count as 1 to a network."""
-START_WEIGHT = 0.3
-"""β of further channels before training."""
+FIELD_SCALE = 10.0  # voxels that count as 1 to a network
+START_WEIGHT = 0.3  # β of further channels before training
 
 
 class Predict(nn.Module):
@@ -33,19 +29,6 @@ class Predict(nn.Module):
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         I0, I1 = masks.fill(I0, I1) if masks else (I0, I1)
         return FIELD_SCALE * apply_padded(self.net, torch.cat([I0, I1], dim=1))
-
-
-class Odd(nn.Module):
-    """½ (net(a, b) − net(b, a)) of two images: it changes its sign when they change places, and is 0 of equal ones."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net, self.multiple = net, cast(int, net.multiple)
-
-    def forward(self, pair: Float[Tensor, "b c *s"]) -> Field:
-        exchanged = torch.cat(pair.chunk(2, dim=1)[::-1], dim=1)
-        forth, back = self.net(torch.cat([pair, exchanged])).chunk(2)
-        return (forth - back) / 2
 
 
 class Plain(nn.Module):
@@ -71,23 +54,24 @@ class Residual(nn.Module):
 
 
 class Recurse(nn.Module):
-    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net.
-
-    Along a flow, v = u ∘ exp(G₁ ∗ 10 net(I0, I1(x + u)))."""
+    """v = u ∘ 10 net(I0, I1(x + u)), along a flow u ∘ exp(G₁ ∗ 10 net(I0, I1(x + u))); without a data step, RC-Net. The
+    network sees how well the images agree; where they are not to be compared, they are shown equal."""
 
     def __init__(self, net: nn.Module, along_flow: bool = False) -> None:
         super().__init__()
         self.net, self.along_flow = net, along_flow
 
     def forward(self, state: State) -> State:
-        move = FIELD_SCALE * apply_padded(self.net, compared_images(state))
+        lin = state.lin
+        I1w = lin.I1w if state.is_fresh else warp(lin.I1, state.v)
+        I1w = I1w if lin.weight is None else lin.I0.lerp(I1w, lin.weight)
+        move = FIELD_SCALE * apply_padded(self.net, torch.cat([lin.I0, I1w], dim=1))
         return state.move_to(compose(state.v, flow(move) if self.along_flow else move))
 
 
 class Noise(nn.Module):
-    """Independent normal displacements, one voxel wide: others each time in training, always the same in use.
-
-    Those in use are drawn on the CPU, since every kind of device draws others."""
+    """Independent normal displacements, one voxel wide: others each time in training, always the same in use, where
+    they are drawn on the CPU, since every kind of device draws others."""
 
     def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Field:
         b, _, *s = I0.shape
@@ -97,17 +81,8 @@ class Noise(nn.Module):
         return one.to(I0).expand(b, -1, *s)
 
 
-def compared_images(state: State) -> Float[Tensor, "b c *s"]:
-    """I0 and I1(x + u), side by side; where they are not to be compared, they are shown as equal."""
-    lin = state.lin
-    I1w = lin.I1w if state.is_fresh else warp(lin.I1, state.v)
-    I1w = I1w if lin.weight is None else lin.I0.lerp(I1w, lin.weight)
-    return torch.cat([lin.I0, I1w], dim=1)
-
-
 def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
     """net(x) for x of any size: the border is repeated up to the multiple that the net needs, and cropped after it.
-
     What comes out is as precise a type as what went in, whatever the net itself computes with."""
     sizes, multiple = x.shape[2:], cast(int, net.multiple)
     extra = [-n % multiple for n in sizes]

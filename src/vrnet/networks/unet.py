@@ -19,19 +19,14 @@ from vrnet.networks.denoisers import FIELD_SCALE
 # Other processors and GPUs are faster by the plain way.
 
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
-FULL_CHANNELS = 16
-"""A 2D convolution on ARM takes as long for fewer channels of its result."""
-CPUINFO = Path("/proc/cpuinfo")
+FULL_CHANNELS = 16  # a 2D convolution on ARM takes as long for fewer channels of its result
+CPUINFO = Path("/proc/cpuinfo")  # on Linux: nowhere else was it measured whether computing with 16 bits is faster
 HAS_HALF_PRECISION = IS_ARM and CPUINFO.exists() and "asimdhp" in CPUINFO.read_text().split()
-"""Whether the processor is an ARM that computes with 16 bits, on Linux: nowhere else was it measured."""
 
 
 class Conv2d(nn.Conv2d):
-    """torch's Conv2d, with the same parameters.
-
-    In use, not in training, wide ones compute in half precision where the processor is twice as fast so, and leave what
-    they find in it for the next; a narrow one, such as the last, returns to single precision. A field changes by less
-    than .01 voxel."""
+    """torch's Conv2d. In use, wide ones compute in half precision where the processor is twice as fast so, and leave it
+    for the next; a narrow one, such as the last, returns to single. A field changes by less than .01 voxel."""
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
         is_in_use = x.device.type == "cpu" and not torch.is_grad_enabled()
@@ -43,8 +38,7 @@ class Conv2d(nn.Conv2d):
 
 
 class ConvTranspose2d(nn.ConvTranspose2d):
-    """torch's ConvTranspose2d, with the same parameters, for a kernel as long as its stride. It is as precise as what
-    it sees."""
+    """torch's ConvTranspose2d, for a kernel as long as its stride. It is as precise as what it sees."""
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:  # type: ignore[override]
         return expand_blocks(self, x) if IS_ARM and x.device.type == "cpu" else super().forward(x)
@@ -65,9 +59,8 @@ class ConvTranspose3d(nn.ConvTranspose3d):
 
 
 def convolve_slices(conv: nn.Conv3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
-    """The slices that a 3D kernel sees at once are channels of a 2D one; so are the slices that it makes at once.
-
-    Channels lie together in memory, where a 2D convolution is as fast as a product of matrices."""
+    """The slices that a 3D kernel sees, and those that it makes, at once are channels of a 2D one. Channels lie
+    together in memory, where a 2D convolution is as fast as a product of matrices."""
     k, stride, padding = conv.kernel_size[0], conv.stride[0], int(conv.padding[0])
 
     def cost(together: int) -> float:  # more slices at once fill the processor, but each sees more slices
@@ -110,8 +103,7 @@ class UNet(nn.Module):
         super().__init__()
         self.encoder, self.ups, self.decoder = nn.ModuleList(encoder), nn.ModuleList(ups), nn.ModuleList(decoder)
         self.head = head
-        self.multiple = 2 ** len(self.ups)
-        """What every side of its input must be divisible by."""
+        self.multiple = 2 ** len(self.ups)  # what every side of its input must be divisible by
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
         skips = []
@@ -137,20 +129,11 @@ def unet_2d(inputs: int, outputs: int, width: int = 64, levels: int = 5) -> UNet
 def unet_3d(inputs: int, outputs: int, width: int = 8) -> UNet:
     """The light one: five levels by strided convolutions, a 5³ head; 1.12 M parameters at width 8, 4.46 M at 16."""
     c = width
-    encoder = [
-        convolutions(3, inputs, c, c),
-        convolutions(3, c, 2 * c, 2 * c, stride=2),
-        convolutions(3, 2 * c, 4 * c, 4 * c, stride=2),
-        convolutions(3, 4 * c, 8 * c, 8 * c, stride=2),
-        convolutions(3, 8 * c, 16 * c, 8 * c, stride=2),
-    ]
+    down, up = ((1, 2, 2), (2, 4, 4), (4, 8, 8), (8, 16, 8)), ((16, 8, 4), (8, 4, 2), (4, 4, 2), (3, 2, 2))
+    encoder = [convolutions(3, inputs, c, c)]
+    encoder += [convolutions(3, *(k * c for k in counts), stride=2) for counts in down]
     ups = [nn.Sequential(ConvTranspose3d(k * c, k * c, 2, stride=2), nn.ReLU(inplace=True)) for k in (8, 4, 2, 2)]
-    decoder = [
-        convolutions(3, 16 * c, 8 * c, 4 * c),
-        convolutions(3, 8 * c, 4 * c, 2 * c),
-        convolutions(3, 4 * c, 4 * c, 2 * c),
-        convolutions(3, 3 * c, 2 * c, 2 * c),
-    ]
+    decoder = [convolutions(3, *(k * c for k in counts)) for counts in up]
     return UNet(encoder, ups, decoder, near_zero(Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
 
 
@@ -161,15 +144,9 @@ def convolutions(d: int, inputs: int, between: int, outputs: int, stride: int = 
     return nn.Sequential(first, nn.ReLU(inplace=True), second, nn.ReLU(inplace=True))
 
 
-def unet(d: int, inputs: int, width: int) -> UNet:
-    """The U-Net for images in d dimensions, with d outputs: a field."""
-    return {2: unet_2d, 3: unet_3d}[d](inputs, d, width)
-
-
 class HalfResolution(nn.Module):
-    """A network that sees each block of 2^d voxels as one, with 2^d times the channels; what it finds is enlarged.
-
-    Most of a U-Net's time goes into its first level. Without it, a network of twice the width takes as long."""
+    """A network that sees each block of 2^d voxels as one, with 2^d times the channels; what it finds is enlarged. Most
+    time goes into a U-Net's first level: without it, a network of twice the width takes as long."""
 
     def __init__(self, net: UNet) -> None:
         super().__init__()
@@ -184,17 +161,18 @@ class HalfResolution(nn.Module):
         return functional.interpolate(found, scale_factor=2, mode=LINEAR_MODE[d])
 
 
-def half_unet(d: int, inputs: int, width: int) -> HalfResolution:
-    """The U-Net for images in d dimensions, at half their resolution; in 2D with one level fewer, so that it sees as
-    far as `unet` does, and has as many parameters at twice the width."""
+def unet(d: int, inputs: int, width: int, half: bool = False) -> UNet | HalfResolution:
+    """The U-Net for images in d dimensions, with d outputs: a field. At half their resolution, it has one level fewer
+    in 2D, so that it sees as far, and has as many parameters at twice the width."""
+    if not half:
+        return {2: unet_2d, 3: unet_3d}[d](inputs, d, width)
     inputs *= 2**d
     return HalfResolution(unet_2d(inputs, d, width, levels=4) if d == 2 else unet_3d(inputs, d, width))
 
 
 def he_initialised(net: nn.Module) -> nn.Module:
-    """A network that passes on what it sees from the start (He initialisation, the last layer too).
-
-    For a plain denoiser: one whose output starts near zero would hide all that comes before it."""
+    """A network that passes on what it sees from the start (He initialisation, the last layer too): a plain denoiser
+    whose output starts near zero would hide all that comes before it."""
     for module in net.modules():
         if isinstance(module, (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -219,9 +197,8 @@ LAYERS = {2: (nn.Conv2d, nn.BatchNorm2d), 3: (Conv3d, nn.BatchNorm3d)}
 
 
 class Siamese(nn.Module):
-    """Each image goes through the encoder; at each scale both features are joined to `width` and enlarged.
-
-    The last layer finds displacements as shares of half the image along each axis, which tanh keeps below 1."""
+    """Each image goes through the encoder; at each scale both features are joined to `width` and enlarged. The last
+    layer finds displacements as shares of half the image along each axis, which tanh keeps below 1."""
 
     multiple = 16
 

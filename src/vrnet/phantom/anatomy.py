@@ -1,7 +1,6 @@
 """The chest of a made-up patient at end-diastole, as functions of a point p = (x, y, z), and the motion of its heart.
-
-Lengths are in mm from the middle of the grid: x runs across the picture, y down it (anterior to posterior), z along the
-axis of the left ventricle from base to apex. A surface is a signed distance, negative inside."""
+In mm from the middle of the grid: x across the picture, y down it (anterior to posterior), z along the axis of the left
+ventricle from base to apex. A surface is a signed distance, negative inside."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,23 +21,18 @@ TEXTURE_STEP_MM = 3.0  # between the nodes of the texture
 TEXTURE_NODES = 40  # along each axis
 
 
-@dataclass(frozen=True)
 class RandomSource:
     """The numbers that a patient is made of, drawn in a fixed order: one seed is one patient."""
 
-    generator: torch.Generator
-
-    @classmethod
-    def seeded(cls, seed: int) -> "RandomSource":
+    def __init__(self, seed: int) -> None:
         if not 0 <= seed < 2**63:
             raise BadInput(f"there is no patient {seed}: a seed is a whole number from 0 to 2^63 - 1")
-        return cls(torch.Generator().manual_seed(seed))
+        self.generator = torch.Generator().manual_seed(seed)
 
     def uniform(self, low: float, high: float) -> float:
         return low + (high - low) * torch.rand((), generator=self.generator).item()
 
     def normal(self, *shape: int) -> Tensor:
-        """Independent normal numbers of unit variance."""
         return torch.randn(shape, generator=self.generator)
 
 
@@ -59,9 +53,8 @@ def paint(canvas: Tensor, value: Tensor | float, distance: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Heart:
-    """The ventricles in their own frame (a, b, z): a from the LV axis to the RV, b across; lengths in mm.
-
-    The LV is a tube down to its belly, then half an ellipsoid that closes at the apex; the RV is an egg it dents."""
+    """The ventricles in mm in their own frame (a, b, z), a from the LV axis to the RV, b across. The LV is a tube down
+    to its belly, then half an ellipsoid that closes at the apex; the RV is an egg it dents."""
 
     axis: tuple[float, float]  # where the LV axis meets the picture
     septum: float  # angle of a in the picture, in radians
@@ -123,10 +116,8 @@ class Heart:
         a, b, z = p
         r = norm(a, b)
         endo, epi = self.radii(a / r.clamp(min=1e-6))
-        return (
-            (norm(r / endo, self.depth(z, self.length)) - 1) * endo,
-            (norm(r / epi, self.depth(z, self.length + self.wall)) - 1) * epi,
-        )
+        outside = norm(r / epi, self.depth(z, self.length + self.wall)) - 1
+        return (norm(r / endo, self.depth(z, self.length)) - 1) * endo, outside * epi
 
     def right_ventricle(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
         """Distance to the RV cavity, as if the LV did not dent it."""
@@ -209,26 +200,23 @@ class Chest:
         canvas = paint(paint(canvas, 0.3 * self.muscle, rib), 0.4 * self.fat, rib + 2.5)
         # Two textures vanish together along curves: these are the vessels.
         vessels = (-8 * (first.square() + second.square())).exp()
-        canvas = paint(canvas, self.thorax(p, fine[0], coarse, vessels), skin + self.rind + 16)
-        return self.ventricles(self.heart.to_heart(p), canvas, fine, coarse)
-
-    def thorax(self, p: Tensor, fine: Tensor, coarse: Tensor, vessels: Tensor) -> Tensor:
-        """Lungs; below the diaphragm fat, liver, stomach and spine; the descending aorta."""
+        # Lungs; below the diaphragm fat, liver, stomach and spine; the descending aorta.
         x, y, z = p[0] - self.diaphragm[0], p[1] - self.diaphragm[1], p[2]
         below = x.square() / 330 - 0.15 * z - y
         liver = torch.maximum(below + 2, x - 53 + 6 * coarse)
         stomach = ellipse(x - 100, y - 52, (34.0, 28.0)) + 3 * coarse
         spine = ellipse(x - 43, y - 90, (20.0, 17.0))
         aorta = ellipse(x - 65, y - 64, (11.0, 11.0))
-        canvas = paint(self.lung + 0.3 * vessels, self.fat * (0.85 + 0.08 * coarse), below - 1.5)
-        canvas = paint(canvas, self.liver * (1 + 0.05 * fine) + 0.3 * vessels, liver)
-        canvas = paint(paint(canvas, self.muscle, stomach), 0.5 * self.liver + 0.1 * coarse, stomach + 4)
-        canvas = paint(canvas, self.muscle * (1.3 + 0.2 * fine), spine)
-        return paint(paint(canvas, self.muscle, aorta - 2), self.blood, aorta)
+        thorax = paint(self.lung + 0.3 * vessels, self.fat * (0.85 + 0.08 * coarse), below - 1.5)
+        thorax = paint(thorax, self.liver * (1 + 0.05 * fine[0]) + 0.3 * vessels, liver)
+        thorax = paint(paint(thorax, self.muscle, stomach), 0.5 * self.liver + 0.1 * coarse, stomach + 4)
+        thorax = paint(thorax, self.muscle * (1.3 + 0.2 * fine[0]), spine)
+        thorax = paint(paint(thorax, self.muscle, aorta - 2), self.blood, aorta)
+        canvas = paint(canvas, thorax, skin + self.rind + 16)
+        return self.ventricles(self.heart.to_heart(p), canvas, fine, coarse)
 
     def ventricles(self, p: Tensor, canvas: Tensor, fine: Tensor, coarse: Tensor) -> Tensor:
-        """Pericardial fat, then the RV and the LV; above the valves the wall thins into that of the atrium. A papillary
-        muscle is a spindle 44 mm long that leans in with the wall."""
+        """Pericardial fat, RV and LV, the atrium's wall above the valves, and papillary muscles 44 mm long."""
         heart = self.heart
         (endo, epi), rv = heart.left_ventricle(p), heart.right_ventricle(p)
         muscle, blood = self.muscle * (1 + 0.2 * fine[0]), self.blood * (1 + 0.06 * fine[0] + 0.06 * coarse)
@@ -310,11 +298,11 @@ class Motion:
         return torch.stack([self.shift[0] * weight, self.shift[1] * weight, torch.zeros_like(weight)])
 
     def contraction(self, p: Float[Tensor, "3 *s"]) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """Direction from the LV axis to p, the distance r, and the map r ↦ r' along that direction.
+        """Direction from the LV axis to p, the distance r, and the map r ↦ r' along that direction:
 
-        r'² = r² + (1/λ - 1) min(r², R²) - ε/λ min(r²/i², ρ²), ρ, R the radii of endo- and epicardium at the level of p,
-        λ the shortening along the axis and i the inner share: the cavity loses a share ε of its volume, the wall
-        nothing. Beyond the wall, towards the RV, r' falls short by a share of the way from the wall."""
+        r'² = r² + (1/λ - 1) min(r², R²) - ε/λ min(r²/i², ρ²), with the radii ρ, R of endo- and epicardium, the
+        shortening λ along the axis and the inner share i: the cavity loses a share ε of its volume, the wall nothing.
+        Beyond the wall, towards the RV, r' falls short by a share of the way from the wall."""
         heart, z, r = self.heart, p[2], norm(p[0], p[1])
         direction = p[:2] / r.clamp(min=1e-6)
         endo, epi = heart.radii(direction[0])
@@ -403,8 +391,7 @@ class Rhythm:
 
     @classmethod
     def at(cls, heart_rate: float) -> "Rhythm":
-        """The rhythm at a number of beats per minute. Systole shortens by 1.7 ms per beat (Weissler et al., Circulation
-        1968); whatever else the cycle loses, diastasis loses first."""
+        """At so many beats per minute: systole shortens by 1.7 ms per beat (Weissler et al., Circulation 1968)."""
         if not 40 <= heart_rate <= 160:
             raise BadInput(f"a heart rate of {heart_rate:g} is none: give `heart_rate` from 40 to 160 per minute")
         cycle, systole = 60_000 / heart_rate, 452 - 1.7 * heart_rate

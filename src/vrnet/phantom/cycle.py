@@ -1,8 +1,8 @@
 """A whole cardiac cycle: frames I_t, and the exact u_t with I_t(x + u_t(x)) = I_0(x).
 
 The anatomy A is a function of end-diastolic position, the motion φ_t a map in closed form: I_t = A ∘ φ_t⁻¹, then
-blurred and made noisy. A stack has its slices across the last axis, from base to apex; unless it is asked to move
-through the planes, tissue stays in its slice."""
+blurred and made noisy. Slices lie across the last axis, from base to apex, and tissue stays in its slice unless
+asked."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -40,13 +40,9 @@ class Pathology:
         drawn, endo, wall = Heart.draw(random), random.uniform(*self.endo), random.uniform(*self.wall)
         heart = replace(drawn, endo=endo, wall=wall, rv_height=(endo + wall) * random.uniform(0.9, 1.1))
         motion = Motion.draw(heart, random)
-        return replace(
-            motion,
-            ejection=random.uniform(*self.ejection),
-            twist=(motion.twist[0], random.uniform(*self.twist)),
-            descent=motion.descent if through_plane else 0.0,
-            inner=INNER_SHARE,
-        )
+        ejection, twist = random.uniform(*self.ejection), (motion.twist[0], random.uniform(*self.twist))
+        descent = motion.descent if through_plane else 0.0
+        return replace(motion, ejection=ejection, twist=twist, descent=descent, inner=INNER_SHARE)
 
 
 NORMAL = Pathology(endo=(20.5, 23.0), wall=(10.5, 12.0), ejection=(0.58, 0.61), twist=(0.14, 0.22))
@@ -95,7 +91,7 @@ class Infarct:
         return 1 - (1 - self.remaining) * inside
 
 
-BLUR_VOXELS = 0.45  # standard deviation of the blur
+BLUR_VOXELS = 0.45  # standard deviation
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,7 @@ class Phantom:
 
 def phantom(seed: int, shape: tuple[int, ...] = (160, 160), spacing: float = 1.8) -> Phantom:
     """The patient of this seed, on a grid of any shape and spacing in mm; a third axis runs from base to apex."""
-    random, d = RandomSource.seeded(seed), len(shape)
+    random, d = RandomSource(seed), len(shape)
     chest = Chest.draw(random)
     heart, motion = chest.heart, Motion.draw(chest.heart, random)
     if d == 2:  # tissue would leave the plane
@@ -280,16 +276,10 @@ class Cycle:
 
 
 def cycle(
-    seed: int,
-    shape: tuple[int, ...] = (128, 128),
-    spacing: tuple[float, ...] = (1.4, 1.4),
-    pathology: str = "normal",
-    *,
-    frames: int = 30,
-    heart_rate: float = 65.0,
-    through_plane: bool = False,
+    seed: int, shape: tuple[int, ...] = (128, 128), spacing: tuple[float, ...] = (1.4, 1.4), pathology: str = "normal",
+    *, frames: int = 30, heart_rate: float = 65.0, through_plane: bool = False,
     infarct: Iterable[int] = ANTERIOR_SEGMENTS,
-) -> Cycle:
+) -> Cycle:  # fmt: skip
     """The beat of the patient of this seed: one slice across the long axis, or a stack such as (128, 128, 10) voxels of
     (1.4, 1.4, 8) mm.
 
@@ -303,7 +293,7 @@ def cycle(
         raise BadInput("a single slice shows nothing of motion `through_plane`: give the `shape` of a stack")
     if pathology not in PATHOLOGIES:
         raise BadInput(f"there is no pathology {pathology}: choose one of {', '.join(PATHOLOGIES)}")
-    random, rhythm, suffered = RandomSource.seeded(seed), Rhythm.at(heart_rate), PATHOLOGIES[pathology]
+    random, rhythm, suffered = RandomSource(seed), Rhythm.at(heart_rate), PATHOLOGIES[pathology]
     chest, motion = Chest.draw(random), suffered.draw(random, through_plane)
     heart = motion.heart
     if suffered.remaining is not None:

@@ -1,12 +1,10 @@
 """The affine map from fixed to moving that has the greatest mutual information (Mattes), from coarse to fine.
 
-The optimiser is SimpleITK's. It is given coordinates in which fixed lies about 0 with a root mean square of 1 along an
-axis: there the entries of a matrix and of a shift move points equally far, and one length of step suits all of them.
-Each refinement seeks a small map before the one that is known. Samples are seeded and added up by one thread, so that
-results are the same to the bit on any number of cores.
+SimpleITK's optimiser is given coordinates in which fixed lies about 0 with a root mean square of 1 along an axis: there
+the entries of a matrix and of a shift move points equally far. Each refinement seeks a small map before the known one.
+Samples are seeded and added up by one thread, so that results are the same to the bit on any machine.
 
-What lies around a mask often shows the way, and sometimes misleads: so a map is sought in the whole images, and in what
-the masks leave of them."""
+What lies around a mask often shows the way, and sometimes misleads: so a map is sought in whole images and in masks."""
 
 from itertools import permutations, product
 from operator import itemgetter
@@ -109,9 +107,8 @@ def find_affine(
     given = [None if mask is None or mask.array.all() else mask for mask in (masks.fixed, masks.moving)]
     for image, mask in zip((fixed, moving), given, strict=True):
         if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
-            size = shape_text(image.grid.shape)
-            needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
-            raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
+            needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis; leave `affine` out"
+            raise BadInput(f"{image.name} is {shape_text(image.grid.shape)}: {needed}")
         if mask is not None and (count := np.count_nonzero(mask.array)) < MIN_VOXELS_INSIDE:
             needed = f"an affine start needs {MIN_VOXELS_INSIDE}; give a larger mask, or leave `affine` out"
             raise BadInput(f"{mask.name} has {count} voxels inside: {needed}")

@@ -15,7 +15,7 @@ from vrnet.errors import BadInput
 from vrnet.fields.calculus import RelativeSpacing, relative_spacing, resize, smooth
 from vrnet.methods.method import Method, Task
 from vrnet.methods.names import SOLVER, load_bundled
-from vrnet.methods.segmenter import parse_segmenter
+from vrnet.methods.vrnet import parse_segmenter
 from vrnet.methods.weights import Trained, load_method, shape_at, warn_if_far
 from vrnet.networks.denoisers import apply_padded
 from vrnet.variational.cascade import Spacing

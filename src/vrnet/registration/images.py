@@ -131,8 +131,7 @@ def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
             raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
         check_values(image.name, image.array)
         if is_lost_in_single(as_tensor(image.array)):
-            offset = f"its offset ({image.array.min():g})"
-            raise BadInput(f"{image.name} has too little contrast beside {offset}: subtract its minimum first")
+            raise BadInput(f"{image.name} has too little contrast beside its offset: subtract its minimum first")
     if must_overlap and not fixed.grid.overlaps(moving.grid):
         both = f"{fixed.name} and {moving.name}"
         raise BadInput(f'{both} do not overlap in space: check their headers, or ask for `affine="rigid"`')

@@ -1,12 +1,9 @@
 """I0 ≈ gain · I1 + offset: one image is the other in brighter or darker, as scanners and file formats may have it.
 
-Both phases of a scan are equally bright, and stay so: a line is only used where it is far from what such pairs show.
-It is the reduced major axis of the voxels that both images have, found anew with a weight 1 / (1 + (r/s)²) for each of
-them, r being its distance from the line: what moved, and an artefact, has little weight.
-
-In a small mask most of what is seen may have moved, and the line then takes one tissue for another. Inside masks, a
-line that does not bring the ranges of the images closer is none. Of whole images, a range may be that of an
-artefact."""
+A line is only used where it is far from what both phases of a scan show. It is the reduced major axis of the voxels
+that both images have, found anew with a weight 1 / (1 + (r/s)²) for each of them, r being its distance from the line:
+what moved, and an artefact, has little weight. In a small mask most of what is seen may have moved: there, a line that
+does not bring the ranges of the images closer is none. Of whole images, a range may be that of an artefact."""
 
 from dataclasses import dataclass
 from functools import reduce

@@ -91,8 +91,7 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
     if not np.isfinite(mask.array).all():
         raise BadInput(f"{mask.name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
     if mask.array.dtype.kind == "f" and not (mask.array == np.round(mask.array)).all():
-        raise BadInput(f"{mask.name} holds values that are not whole numbers: a mask is 0 outside and 1 inside; of a "
-                       "soft one, give the part above a threshold")  # fmt: skip
+        raise BadInput(f"{mask.name} holds values that are not whole numbers: give the part above a threshold")
     refuse_intensities(mask.name, mask.array, *NOT_A_MASK)
     check_same_grid(mask.name, mask.grid, image.name, image.grid)
     if not mask.array.any():
@@ -105,8 +104,7 @@ def inpaint_image(image: Image, mask: Image) -> Image:
     if mask.array.all():
         return image
     if (values := image.array[mask.array]).min() == values.max():
-        constant = f"{image.name} is constant ({values[0]:g}) inside {mask.name}"
-        raise BadInput(f"{constant}: give a mask in which it shows something")
+        raise BadInput(f"{image.name} is constant ({values[0]:g}) inside {mask.name}: give another mask")
     filled = inpaint(as_tensor(image.array.astype(np.float32)), as_tensor(mask.array), image.grid.spacing)
     return image.with_array(filled.numpy())
 
@@ -123,8 +121,7 @@ Box = tuple[slice, ...]  # a part of each spatial axis
 
 
 def content_box(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], fewest: int) -> Box:
-    """The smallest box outside of which each image has the value of its corners everywhere, and a margin. An axis keeps
-    the `fewest` voxels at least. Where the corners of an image differ, it has no background."""
+    """The smallest box outside of which each image has one value, that of its corners, and a margin."""
 
     def differs_from_corners(I: Tensor) -> Tensor:
         corners = I
@@ -163,7 +160,6 @@ def compared_box(box: Box, masks: Masks, h: RelativeSpacing, fewest: int) -> Box
 
 
 def cut(I: Float[Tensor, "b c *s"], box: Box) -> Float[Tensor, "b c *t"]:
-    """The part of an image in a box."""
     for axis, part in enumerate(box, start=2):
         I = I.narrow(axis, part.start, part.stop - part.start)
     return I.contiguous()

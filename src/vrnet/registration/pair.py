@@ -1,7 +1,6 @@
-"""Two images, and the motion between them: one object from the files to the measures, the verdict and the page.
-
-An `ImagePair` is two images with what comes with them. Registered, it is a `PairResult`. That knows how the transform
-was found, and what it does on the grid of fixed. What is measured, judged and drawn is asked of the layers above."""
+"""Two images, and the motion between them: one object from the files to the measures, the verdict and the page. An
+`ImagePair` is two images with what comes with them, a `PairResult` a registered one. What is measured, judged and drawn
+is asked of the layers above."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -81,13 +80,11 @@ class ImagePair:
 
     @property
     def label_maps(self) -> list[Image]:
-        """Those that are given."""
         return [labels for labels in (self.fixed_labels, self.moving_labels) if labels is not None]
 
     def with_label_names(self, given: Names) -> "ImagePair":
-        """The pair with names for its labels; BadInput unless both images have labels, and these are among them.
-
-        Given none, those of the data set that has such names of files, if the labels are among its own."""
+        """The pair with names for its labels, which both images must have; given none, with those of the data set whose
+        names the files have, if the labels are among its own."""
         there = {label for labels in self.label_maps for label in np.unique(labels.array).tolist()}
         if given is None:
             names = names_told_by_files(labels.name for labels in self.label_maps)
@@ -117,7 +114,6 @@ class ImagePair:
 
 
 def given_labels(name: str, given: ImageLike | None) -> Image | None:
-    """The label map that was given, as a file or as an image."""
     return None if given is None else as_labels(given_image(name, given))
 
 
@@ -209,9 +205,8 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         return self.seconds is None
 
     def inverse(self, grid: Grid | None = None) -> Inverse:
-        """(transform, residual): the transform from moving to fixed, which takes points of moving to fixed, and brings
-        fixed to the grid of moving; and how far, in mm, each voxel ends from where it began. On the grid given, or on
-        that of moving."""
+        """(transform, residual): from moving to fixed, which brings fixed to the grid of moving, or to the grid given;
+        and how far, in mm, each voxel ends from where it began."""
         return self.transform.inverse(grid or self.moving.grid)
 
     def with_labels(
@@ -281,10 +276,9 @@ class PairResult(ImagePair, Reportable[ImageLike]):
 
     @cached_property
     def compared(self) -> Bool[ndarray, "*s"] | None:
-        """The voxels inside both masks, before the transform and after it; None for all.
-
-        After an affine start, before is where that put moving: the headers of images that lie apart would leave little.
-        Masks without a common voxel are warned of, and all inside that of fixed are compared."""
+        """The voxels inside both masks, before the transform (but after an affine start: headers may lie apart) and
+        after it; None for all. Masks without a common voxel are warned of, and all inside that of fixed are
+        compared."""
         if self.masks.is_everywhere:
             return None
         fixed = np.ones(self.grid.shape, bool) if self.masks.fixed is None else self.masks.fixed.array != 0
@@ -295,9 +289,8 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         for voxels in (fixed & after & before, fixed & after):  # headers may put the masks far apart
             if voxels.any():
                 return voxels
-        fallback = "the images are compared inside that of fixed alone, or everywhere if it has none"
-        warn_of_input("the masks of fixed and moving have no voxel in common after the registration: "
-                      f"{fallback}. Check the masks and the headers")  # fmt: skip
+        told = "the masks of fixed and moving have no voxel in common after the registration"
+        warn_of_input(f"{told}: images are compared inside that of fixed, if any. Check the masks and the headers")
         return fixed
 
     @cached_property

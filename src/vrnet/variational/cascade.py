@@ -19,8 +19,7 @@ from vrnet.variational.linearize import SMALLEST_WEIGHT, Expansion, Field, Image
 from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None
-LONGEST_MOVE = 0.5
-"""Voxels that a composed data step moves a point at most."""
+LONGEST_MOVE = 0.5  # voxels that a composed data step moves a point at most
 
 
 @runtime_checkable
@@ -34,15 +33,13 @@ class Initializer(Protocol):
 class State:
     """Where the algorithm stands."""
 
-    v: Field
-    """The field as the last half step left it."""
+    v: Field  # the field as the last half step left it
     lin: Expansion
-    is_fresh: bool = True
-    """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
-    memory: Memory = None
-    """What a regulariser keeps from one step to the next, which may overwrite it: one slot, since a cascade has one."""
-    move: Field | None = None
-    """δ of the last composed step, before it was cut, for the next to go on with."""
+    is_fresh: bool = True  # whether the pair was just linearised at v, so that lin.I1w is I1 warped by v
+    memory: Memory = (
+        None  # what a regulariser keeps from step to step, and may overwrite: one slot, as a cascade has one
+    )
+    move: Field | None = None  # δ of the last composed step, before it was cut, for the next to go on with
 
     def move_to(self, v: Field) -> "State":
         """The state with another field, away from where the pair was linearised."""
@@ -50,9 +47,8 @@ class State:
 
 
 class DataStep(nn.Module):
-    """u = prox of the data term at v, with a penalty θ > 0 of its own, stored as log θ so that it can be learned.
-
-    Under a weight w the penalty is θ/w, and nothing moves where w is zero."""
+    """u = prox of the data term at v, with a penalty θ > 0 of its own, stored as log θ so that it can be learned. Under
+    a weight w the penalty is θ/w, and nothing moves where w is zero."""
 
     def __init__(self, term: DataTerm[Any], theta: float = 0.1) -> None:
         super().__init__()
@@ -68,11 +64,9 @@ class DataStep(nn.Module):
 
 
 class ComposedDataStep(nn.Module):
-    """u = v ∘ (id + δ): the move of a data step, smoothed, and no longer anywhere than half a voxel.
-
-    Short smooth moves hardly fold, and so does what they are composed to. `fluid` is the standard deviation of the
-    smoothing, in shortest edges of a voxel. With a momentum, that part of the last move is added to each: many small
-    moves in one direction then become few large ones."""
+    """u = v ∘ (id + δ): the move of a data step, smoothed, and no longer anywhere than half a voxel, which hardly
+    folds. `fluid` is the standard deviation of the smoothing, in shortest edges of a voxel. With a momentum, that part
+    of the last move is added to each: many small moves in one direction then become few large ones."""
 
     def __init__(self, data: DataStep, fluid: float, momentum: float = 0.0) -> None:
         super().__init__()
@@ -118,8 +112,7 @@ class Cascade(nn.Module):
         self.init, self.linearize = init, linearize
         self.parts = nn.ModuleList(dict.fromkeys(step for inner in steps for step in inner))
         place = {step: k for k, step in enumerate(self.parts)}
-        self.schedule = [[place[step] for step in inner] for inner in steps]
-        """Which part is taken at each step of each linearisation."""
+        self.schedule = [[place[step] for step in inner] for inner in steps]  # which part is taken at each step
 
     @property
     def steps(self) -> list[list[nn.Module]]:

@@ -80,9 +80,8 @@ def normalised_mutual_information(counts: Float[Tensor, "b m n"]) -> tuple[Float
 
 
 def conditional_curve(y: Image, x: Image, bins: int, weight: Weight = None) -> Float[Tensor, "b bins"]:
-    """E[y | x] at the centres of the bins of x.
-
-    Each bin starts with one voxel of the mean of y, so that rare values of x do not decide by themselves."""
+    """E[y | x] at the centres of the bins of x; each starts with one voxel of the mean of y, or rare values would
+    decide."""
     values = y.flatten(1)
     counts, sums = (torch.zeros(len(y), bins, dtype=torch.float64, device=y.device) for _ in range(2))
     for index, share in shares(x, bins):  # in double precision: single cannot count ten million voxels
@@ -113,9 +112,8 @@ LEAST_FLATNESS = 1e-12  # of a mean: it is more than half of one over the number
 
 @dataclass(frozen=True)
 class Curve:
-    """E[y | x] as slope · x + offset + bend(x); the bend is given at the centres of bins of [0, 1].
-
-    Of an image and itself the slope is 1 and the rest is 0, to the bit, so that nothing moves."""
+    """E[y | x] as slope · x + offset + bend(x), the bend at the centres of bins of [0, 1]. Of an image and itself the
+    slope is 1 and the rest 0, to the bit, so that nothing moves."""
 
     slope: PerImage
     offset: PerImage
@@ -159,9 +157,8 @@ def learn_curves(I0: Image, I1w: Image, h: RelativeSpacing, weight: Weight = Non
 
 
 def trust(A0: BothContrasts, A1w: BothContrasts, weight: Weight = None) -> Float[Tensor, "b 2"]:
-    """(R²/(1 − R²))² of the prediction of I1 and of that of I0, R² being the part of the variance that it explains.
-
-    Squared, since the direction in which tissues become one misleads more than it helps."""
+    """(R²/(1 − R²))² of the prediction of I1 and of that of I0, R² being the part of the variance that it explains;
+    squared, since the direction in which tissues become one misleads more than it helps."""
     parts = []
     for k, target in enumerate((A1w[:, :1], A0[:, 1:])):
         variance = mean((target - mean(target, weight)).square(), weight).clamp(min=torch.finfo(target.dtype).tiny)

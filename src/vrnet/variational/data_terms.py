@@ -21,23 +21,10 @@ from torch.nn.functional import normalize
 
 from vrnet.errors import check_range
 from vrnet.fields.calculus import RelativeSpacing, repeat_border, squared_norm, warp
-from vrnet.variational import contrast
-from vrnet.variational.linearize import (
-    Density,
-    Field,
-    Images,
-    Linearization,
-    NormalEquations,
-    WarpedPair,
-    Weight,
-    expand_difference,
-    remember,
-    solve_damped,
-    squares,
-)
+from vrnet.variational import contrast, linearize
+from vrnet.variational.linearize import Density, Field, Images, Linearization, NormalEquations, WarpedPair, Weight
 
-EPSILON = 1e-5
-"""Added to |J|² by L1, so that flat regions do not divide by zero."""
+EPSILON = 1e-5  # added to |J|² by L1, so that flat regions do not divide by zero
 SMALLEST_VARIANCE = 1e-8
 E = TypeVar("E", Linearization, NormalEquations)
 Scalar = Float[Tensor, ""]
@@ -63,8 +50,8 @@ class DataTerm(Protocol[E]):
         pair, n = WarpedPair(I0, I1, warp(I1, v), v, h, weight), self.own_channels
         if I0.shape[1] <= n:
             return self.expand(pair)
-        A, b, D = squares(pair.I1w[:, n:], pair.I1w[:, n:] - I0[:, n:], share=1.0)
-        own = replace(pair, I0=remember(self.own, I0, h), I1=I1[:, :n], I1w=pair.I1w[:, :n])
+        A, b, D = linearize.squares(pair.I1w[:, n:], pair.I1w[:, n:] - I0[:, n:], share=1.0)
+        own = replace(pair, I0=linearize.remember(self.own, I0, h), I1=I1[:, :n], I1w=pair.I1w[:, :n])
         return self.expand(own).beside(NormalEquations(**vars(pair), A=A, b=b, D=D))
 
     def own(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
@@ -81,8 +68,7 @@ class DataTerm(Protocol[E]):
 
     @abstractmethod
     def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
-        """D at every voxel, of its own channels of I0 and the warped image I1w; the weight matters to what belongs to
-        images as a whole."""
+        """D at every voxel, of its own channels of I0 and I1w; the weight matters to what belongs to whole images."""
 
     @abstractmethod
     def value_at(self, lin: E) -> Density:
@@ -94,7 +80,7 @@ class DataTerm(Protocol[E]):
         if I0.shape[1] <= n:
             return self.density(I1w, I0, h, weight)
         others = squared_norm(I1w[:, n:] - I0[:, n:]) / 2
-        return self.density(I1w[:, :n], remember(self.own, I0, h), h, weight) + others
+        return self.density(I1w[:, :n], linearize.remember(self.own, I0, h), h, weight) + others
 
     def loss(self, I1w: Images, I0: Images) -> Scalar:
         """What training minimises: the mean of the value, taking voxels for cubes."""
@@ -115,7 +101,7 @@ class Difference(DataTerm[Linearization], Protocol):
         return I
 
     def expand(self, pair: WarpedPair) -> Linearization:
-        return expand_difference(pair, self.channels)
+        return linearize.expand_difference(pair, self.channels)
 
     def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         return self.norm(self.channels(I1w) - self.channels(I0))
@@ -156,7 +142,7 @@ class L2(Difference):
         if lin.J.shape[1] == 1:
             return v - G[:, 0] * (rho / (JG + theta))
         A, b = torch.einsum("bki...,bkj...->bij...", lin.J, lin.J), torch.einsum("bki...,bk...->bi...", lin.J, rho)
-        return v - solve_damped(A if lin.others is None else A + lin.others.A, b, theta, lin.h)
+        return v - linearize.solve_damped(A if lin.others is None else A + lin.others.A, b, theta, lin.h)
 
     def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
         return (rho.square() / 2).sum(1)
@@ -187,11 +173,11 @@ class Squares(Quadratic, Protocol):
 
     def expand(self, pair: WarpedPair) -> NormalEquations:
         seen = self.channels(pair.I1w, pair.h)
-        A, b, D = squares(seen, seen - remember(self.channels, pair.I0, pair.h))
+        A, b, D = linearize.squares(seen, seen - linearize.remember(self.channels, pair.I0, pair.h))
         return NormalEquations(**vars(pair), A=A, b=b, D=D)
 
     def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
-        return (self.channels(I1w, h) - remember(self.channels, I0, h)).square().mean(1) / 2
+        return (self.channels(I1w, h) - linearize.remember(self.channels, I0, h)).square().mean(1) / 2
 
 
 @dataclass(frozen=True)
@@ -212,7 +198,13 @@ class LNCC(Squares):
         check_range({"epsilon of LNCC": self.epsilon}, most=1000)
 
     def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
-        return torch.cat([locally_normalised(I, radius, self.epsilon, h) for radius in self.radii], dim=1)
+        """n for each radius, with the mean μ and the variance σ² over the box of that radius about each voxel."""
+        found = []
+        for radii in (in_voxels(radius, h) for radius in self.radii):
+            mean = local_mean(I, radii)
+            variance = (local_mean(I.square(), radii) - mean.square()).clamp(min=0)
+            found.append((I - mean) * (variance + self.epsilon**2).rsqrt())
+        return torch.cat(found, dim=1)
 
 
 @dataclass(frozen=True)
@@ -231,7 +223,22 @@ class MIND(Squares):
         check_range({"distance of MIND": self.distance, "radius of MIND": self.radius}, most=1000)
 
     def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
-        return self_similarity(I, self.distance, self.radius, h)
+        """MIND-SSC: exp(−(D − min D)/V) of each pair of neighbours at right angles: k = 4 pairs in 2D, 12 in 3D. D is
+        the mean squared difference of the patches about two neighbours, and V the mean of D − min D over the pairs,
+        within 1/1000 and 1000 of its mean over the image. (M. Heinrich et al., MICCAI 2013.)"""
+        neighbours = []
+        for axis, n in enumerate(in_voxels(self.distance, h), start=2):
+            places = torch.arange(I.shape[axis], device=I.device)
+            for step in (-max(1, n), max(1, n)):  # I(x + step), border repeated
+                neighbours.append(I.index_select(axis, (places + step).clamp(0, I.shape[axis] - 1)))
+        pairs = [(a, b) for a, b in combinations(range(len(neighbours)), 2) if a // 2 != b // 2]
+        patches = in_voxels(self.radius, h)
+        D = torch.cat([local_mean((neighbours[a] - neighbours[b]).square(), patches) for a, b in pairs], dim=1)
+        D = D - D.amin(1, keepdim=True)
+        V = D.mean(1, keepdim=True)
+        middle = V.flatten(1).mean(1).view(-1, *[1] * (I.dim() - 1))
+        V = torch.maximum(torch.minimum(V, 1e3 * middle), 1e-3 * middle)
+        return torch.exp(-D / (V + torch.finfo(I.dtype).tiny))
 
 
 @dataclass(frozen=True)
@@ -247,16 +254,14 @@ class NMI(Quadratic):
         check_range({"bins of NMI": self.bins}, 2, 1024)
 
     def expand(self, pair: WarpedPair) -> NormalEquations:
-        """Squares of ρ = E[I0 | I1w] − I0, scaled as the measure is.
-
-        If ρ is normal with variance s², then H(I0, I1w) = H(I1w) + log s + constant, and the measure changes by
-        NMI / H(I0, I1w) · ρδρ/s² with it."""
+        """Squares of ρ = E[I0 | I1w] − I0, scaled as the measure is: if ρ is normal with variance s², then H(I0, I1w) =
+        H(I1w) + log s + constant, and the measure changes by NMI / H(I0, I1w) · ρδρ/s² with it."""
         I0, I1w, w = pair.I0, pair.I1w, pair.weight
         seen, counts = contrast.conditional_mean(I0, I1w, self.bins, w), contrast.joint_histogram(I0, I1w, self.bins, w)
         nmi, joint = (x.to(I0) for x in contrast.normalised_mutual_information(counts))
         variance = contrast.mean((seen - I0).square(), w).clamp(min=SMALLEST_VARIANCE)
         scale = (contrast.beside_voxels(nmi / joint, I0) / variance).sqrt()
-        A, b, _ = squares(scale * seen, scale * (seen - I0))
+        A, b, _ = linearize.squares(scale * seen, scale * (seen - I0))
         return NormalEquations(**vars(pair), A=A, b=b, D=contrast.beside_voxels(2 - nmi, I0).expand_as(I0)[:, 0])
 
     def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
@@ -272,9 +277,8 @@ class NMI(Quadratic):
 
 @dataclass(frozen=True)
 class BothContrastsLNCC(LNCC):
-    """LNCC of two images, each in two contrasts: of channels (E[I1 | I0], I0) and (I1, E[I0 | I1]).
-
-    Each of the two directions counts as far as it is to be trusted."""
+    """LNCC of two images, each in two contrasts: of channels (E[I1 | I0], I0) and (I1, E[I0 | I1]), each of which
+    counts as far as it is to be trusted."""
 
     summary = "local correlation of images that show two contrasts"
     own_channels = 2
@@ -288,7 +292,7 @@ class BothContrastsLNCC(LNCC):
         return factors * seen, factors * (seen - self.channels(A0, h))
 
     def expand(self, pair: WarpedPair) -> NormalEquations:
-        A, b, D = squares(*self.compare(pair.I0, pair.I1w, pair.h, pair.weight))
+        A, b, D = linearize.squares(*self.compare(pair.I0, pair.I1w, pair.h, pair.weight))
         return NormalEquations(**vars(pair), A=A, b=b, D=D)
 
     def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
@@ -325,36 +329,3 @@ def local_mean(I: Float[Tensor, "b c *s"], radii: tuple[int, ...]) -> Float[Tens
 def in_voxels(length: float, h: RelativeSpacing) -> tuple[int, ...]:
     """A length along each axis, to the nearest whole number of voxels."""
     return tuple(round(length / edge) for edge in h)
-
-
-def locally_normalised(
-    I: Float[Tensor, "b c *s"], radius: float, epsilon: float, h: RelativeSpacing
-) -> Float[Tensor, "b c *s"]:
-    """(I − μ) / √(σ² + ε²), with the mean μ and the variance σ² over the box of that radius about each voxel."""
-    radii = in_voxels(radius, h)
-    mean = local_mean(I, radii)
-    variance = (local_mean(I.square(), radii) - mean.square()).clamp(min=0)
-    return (I - mean) * (variance + epsilon**2).rsqrt()
-
-
-def self_similarity(
-    I: Float[Tensor, "b 1 *s"], distance: float, radius: float, h: RelativeSpacing
-) -> Float[Tensor, "b k *s"]:
-    """MIND-SSC: exp(−(D − min D)/V) of each pair of neighbours at right angles: k = 4 pairs in 2D, 12 in 3D.
-
-    D is the mean squared difference of the patches about the two neighbours, each `distance` from the voxel along an
-    axis, and V the mean of D − min D over the pairs, within 1/1000 and 1000 of its mean over the image. (M. Heinrich et
-    al., MICCAI 2013.)"""
-    neighbours = []
-    for axis, n in enumerate(in_voxels(distance, h), start=2):
-        places = torch.arange(I.shape[axis], device=I.device)
-        for step in (-max(1, n), max(1, n)):  # I(x + step), border repeated
-            neighbours.append(I.index_select(axis, (places + step).clamp(0, I.shape[axis] - 1)))
-    at_right_angles = [(a, b) for a, b in combinations(range(len(neighbours)), 2) if a // 2 != b // 2]
-    patches = in_voxels(radius, h)
-    D = torch.cat([local_mean((neighbours[a] - neighbours[b]).square(), patches) for a, b in at_right_angles], dim=1)
-    D = D - D.amin(1, keepdim=True)
-    V = D.mean(1, keepdim=True)
-    middle = V.flatten(1).mean(1).view(-1, *[1] * (I.dim() - 1))
-    V = torch.maximum(torch.minimum(V, 1e3 * middle), 1e-3 * middle)
-    return torch.exp(-D / (V + torch.finfo(I.dtype).tiny))

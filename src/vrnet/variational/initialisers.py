@@ -22,10 +22,8 @@ SMALLEST_AXIS = 16  # voxels that an axis keeps at least
 
 
 def coarser_shape(shape: tuple[int, ...], spacing: Spacing = None, smallest: int = SMALLEST_AXIS) -> tuple[int, ...]:
-    """Half the voxels along each axis that keeps enough of them and is about as finely sampled as any.
-
-    Thick slices, of 1.5 times the shortest edge or more, are left alone until the voxels within them have grown as
-    wide; a little more than 1.5, since spacings are rounded in headers."""
+    """Half the voxels along each axis that keeps enough of them and is about as finely sampled as any: of thick slices,
+    1.5 times the shortest edge, the voxels within grow first; a little more than 1.5, since headers round spacings."""
     h = spacing or (1.0,) * len(shape)
     finest = min((edge for n, edge in zip(shape, h, strict=True) if n >= 2 * smallest), default=0.0)
     keep = [n < 2 * smallest or edge > 1.501 * finest for n, edge in zip(shape, h, strict=True)]
@@ -57,9 +55,8 @@ class CoarseToFine(nn.Module):
 
 class RelearnContrast(nn.Module):
     """Rounds of: by the field found so far, learn each contrast from the other, and find the field of both anew.
-
-    `solve` is given images with two channels, (E[I1 | I0], I0) and (I1, E[I0 | I1]), before their further ones. They
-    are remapped at the full resolution, since a remapped mean is not the mean of what was remapped."""
+    `solve` gets two channels, (E[I1 | I0], I0) and (I1, E[I0 | I1]), before the further ones, remapped at the full
+    resolution, since a remapped mean is not the mean of what was remapped."""
 
     def __init__(self, solve: Initializer, rounds: int) -> None:
         super().__init__()

@@ -23,10 +23,8 @@ from vrnet.fields.calculus import RelativeSpacing, gradient, scale, squared_norm
 Images = Float[Tensor, "b c *s"]
 Field = Float[Tensor, "b d *s"]
 Density = Float[Tensor, "b *s"]
-Weight = Float[Tensor, "b 1 *s"] | None
-"""w(x): how much each voxel counts; None where all count alike."""
-SMALLEST_WEIGHT = 1e-6
-"""Where the weight is less, the data term counts for nothing: θ/w would overflow."""
+Weight = Float[Tensor, "b 1 *s"] | None  # w(x): how much each voxel counts; None where all count alike
+SMALLEST_WEIGHT = 1e-6  # where the weight is less, the data term counts for nothing: θ/w would overflow
 
 
 @final
@@ -47,8 +45,7 @@ class Masks:
 
     def fill(self, I0: Images, I1: Images) -> tuple[Images, Images]:
         """Each image, outside its own mask, as the other is, which asks for no motion: for what takes no weight.
-
-        Outside both masks, where they are in-painted, both are shown as their mean."""
+        Outside both, where they are in-painted, both are shown as their mean."""
         w0, w1 = self.fixed + SMALLEST_WEIGHT, self.moving + SMALLEST_WEIGHT
         common = (w0 * I0 + w1 * I1) / (w0 + w1)
         return common.lerp(I0, self.fixed), common.lerp(I1, self.moving)
@@ -66,25 +63,19 @@ class WarpedPair:
 
     I0: Images
     I1: Images
-    I1w: Images
-    """I1(x + u^ω)."""
-    at: Field
-    """u^ω."""
+    I1w: Images  # I1(x + u^ω)
+    at: Field  # u^ω
     h: RelativeSpacing
     weight: Weight = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class NormalEquations(WarpedPair):
-    """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω, as the mean or the sum over many channels: all that squares
-    need."""
+    """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω, the mean or the sum over channels: all that squares need."""
 
-    A: Float[Tensor, "b d d *s"]
-    """JᵀJ, per voxel."""
-    b: Field
-    """Jᵀρ(u^ω), per voxel."""
-    D: Density
-    """½|ρ(u^ω)|²."""
+    A: Float[Tensor, "b d d *s"]  # JᵀJ, per voxel
+    b: Field  # Jᵀρ(u^ω), per voxel
+    D: Density  # ½|ρ(u^ω)|²
 
     def minimize(self, v: Field, theta: Float[Tensor, "*theta"]) -> Field:
         """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
@@ -106,12 +97,9 @@ class NormalEquations(WarpedPair):
 class Linearization(WarpedPair):
     """ρ(u) = ρ(u^ω) + ⟨J, u − u^ω⟩."""
 
-    residual: Float[Tensor, "b k *s"]
-    """ρ(u^ω): the difference of the images, in the channels that are compared."""
-    J: Float[Tensor, "b k d *s"]
-    """The gradient of each channel of the warped image, per voxel."""
-    others: NormalEquations | None = None
-    """½|ρ|² of the further channels of the images, summed, where there are any."""
+    residual: Float[Tensor, "b k *s"]  # ρ(u^ω): the difference of the images, in the channels that are compared
+    J: Float[Tensor, "b k d *s"]  # the gradient of each channel of the warped image, per voxel
+    others: NormalEquations | None = None  # ½|ρ|² of the further channels of the images, summed, where there are any
 
     def rho(self, u: Field) -> Float[Tensor, "b k *s"]:
         """ρ(u) = ρ(u^ω) + J·(u − u^ω)."""
@@ -149,10 +137,8 @@ class Linearization(WarpedPair):
 
 
 Expansion = Linearization | NormalEquations
-Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing, Weight], Expansion]
-"""(I0, I1, u^ω, h, w) -> the expansion at u^ω."""
-Channels = Callable[[Tensor, RelativeSpacing], Tensor]
-"""(image, h) -> what is compared of it, (b, k, *s)."""
+Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing, Weight], Expansion]  # (I0, I1, u^ω, h, w) -> at u^ω
+Channels = Callable[[Tensor, RelativeSpacing], Tensor]  # (image, h) -> what is compared of it, (b, k, *s)
 
 
 def linearize(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weight = None) -> Linearization:
@@ -161,7 +147,6 @@ def linearize(I0: Images, I1: Images, u: Field, h: RelativeSpacing, weight: Weig
 
 
 def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) -> Linearization:
-    """Expand the difference of the channels of two images."""
     seen = channels(pair.I1w)
     # J before the residual: autograd adds their gradients up in this order, and sums of floats depend on it
     return Linearization(**vars(pair), J=gradient(seen), residual=seen - channels(pair.I0))
@@ -170,8 +155,7 @@ def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) ->
 def squares(
     seen: Float[Tensor, "b k *s"], residual: Float[Tensor, "b k *s"], share: float | None = None
 ) -> tuple[Float[Tensor, "b d d *s"], Field, Density]:
-    """JᵀJ, Jᵀρ and ½|ρ|² with J = ∇(channels seen), each the mean over the channels, or the sum of a share of each; one
-    gradient is held at a time."""
+    """JᵀJ, Jᵀρ and ½|ρ|² with J = ∇(channels seen): the mean over channels, or a share of each; by one J at a time."""
     d, shape = seen.dim() - 2, seen.shape[2:]
     share = 1 / seen.shape[1] if share is None else share
     A, b = seen.new_zeros(len(seen), d, d, *shape), seen.new_zeros(len(seen), d, *shape)
@@ -183,8 +167,8 @@ def squares(
     return A, b, squared_norm(residual) * (share / 2)
 
 
+# {image: {(channels, h): its channels}}; what is known of an image goes with it
 REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""{image: {(channels, h): its channels}}; what is known of an image goes with it."""
 
 
 def remember(channels: Channels, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
@@ -212,9 +196,8 @@ def add_dot(
 
 
 def solve_damped(A: Float[Tensor, "b d d *s"], b: Field, theta: Float[Tensor, "*theta"], h: RelativeSpacing) -> Field:
-    """(A + θH)⁻¹b with H = diag(h²): of A = Σ ∇m ∇mᵀ and b = Σ ∇m r over channels m, the negative of the δ of the
-    paper's Appendix 1. θ is one number, or one per voxel (b, 1, *s). By elimination, which needs no pivots where the
-    matrix is positive definite."""
+    """(A + θH)⁻¹b with H = diag(h²): of A = Σ ∇m ∇mᵀ and b = Σ ∇m r over channels m, −δ of the paper's Appendix 1. θ is
+    one number, or one per voxel (b, 1, *s). By elimination: a positive definite matrix needs no pivots."""
     d, x, penalty = len(h), list(b.unbind(1)), theta[:, 0] if theta.dim() else theta
     M = [[A[:, i, j] + penalty * h[i] ** 2 if i == j else A[:, i, j] for j in range(d)] for i in range(d)]
     for i, j in combinations(range(d), 2):

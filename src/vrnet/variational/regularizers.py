@@ -19,22 +19,13 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from vrnet.fields.calculus import (
-    RelativeSpacing,
-    add_divergence,
-    forward_gradient,
-    gradient,
-    scale,
-    smooth,
-    squared_gradient,
-    squared_norm,
-)
+from vrnet.fields import calculus
+from vrnet.fields.calculus import RelativeSpacing, gradient, scale, smooth, squared_gradient, squared_norm
 from vrnet.fields.folds import determinants
 from vrnet.variational.linearize import Density, Field
 
 Scalar = Float[Tensor, ""]
-Memory = Tensor | None
-"""What a prox keeps for its next call, which may overwrite it: the dual variable of TV."""
+Memory = Tensor | None  # what a prox keeps for its next call, which may overwrite it: the dual variable of TV
 
 
 @runtime_checkable
@@ -75,8 +66,7 @@ class TV(Regularizer):
     name = "TV"
     summary = "total variation (keeps motion discontinuities)"
 
-    iterations: int = 1
-    """Steps of the dual ascent at each call; one is enough where the dual variable is remembered."""
+    iterations: int = 1  # steps of the dual ascent at each call; one is enough where the dual variable is remembered
 
     def value(self, u: Field, h: RelativeSpacing) -> Density:
         return squared_gradient(scale(u, h), h).sqrt()
@@ -86,14 +76,13 @@ class TV(Regularizer):
         return (1e-6 + squared_gradient(u, (1.0,) * u.shape[1])).sqrt().mean()
 
     def prox(self, u: Field, weight: float, h: RelativeSpacing, memory: Memory) -> tuple[Field, Memory]:
-        """v = u + w div p after p ← (p + τ∇v) / max(1, |p + τ∇v|): projected gradient ascent on the dual, |p| ≤ 1.
-
-        p is the memory, or starts from zero. It is overwritten unless grad mode is on."""
+        """v = u + w div p after p ← (p + τ∇v) / max(1, |p + τ∇v|): projected gradient ascent on the dual, |p| ≤ 1. p is
+        the memory, or starts from zero; it is overwritten unless grad mode is on."""
         d, u, overwrite = u.shape[1], scale(u, h), not torch.is_grad_enabled()
         p = u.new_zeros(u.shape[0], d, d, *u.shape[2:]) if memory is None else memory
         tau = 1 / (4 * weight * sum(edge**-2 for edge in h))
         weights = tuple(weight / edge for edge in h)
-        v = add_divergence(u, p, weights)
+        v = calculus.add_divergence(u, p, weights)
         for _ in range(self.iterations):
             p = p if overwrite else p.clone()
             for i, (n, edge) in enumerate(zip(u.shape[2:], h, strict=True)):
@@ -101,7 +90,7 @@ class TV(Regularizer):
                 inner.add_(v.narrow(2 + i, 1, n - 1), alpha=a).sub_(v.narrow(2 + i, 0, n - 1), alpha=a)
             shrink = squared_norm(p.flatten(1, 2)).clamp_(min=1).rsqrt_()[:, None, None]
             p = p.mul_(shrink) if overwrite else p * shrink
-            v = add_divergence(u, p, weights, out=v if overwrite else None)
+            v = calculus.add_divergence(u, p, weights, out=v if overwrite else None)
         return scale(v, tuple(1 / edge for edge in h)), p
 
 
@@ -145,7 +134,8 @@ class Bending(Quadratic):
 
     def value(self, u: Field, h: RelativeSpacing) -> Density:
         v = scale(u, h)
-        laplacian = add_divergence(torch.zeros_like(v), forward_gradient(v), tuple(edge**-2 for edge in h))
+        squares = tuple(edge**-2 for edge in h)
+        laplacian = calculus.add_divergence(torch.zeros_like(v), calculus.forward_gradient(v), squares)
         return laplacian.square().sum(1) / 2
 
 
@@ -202,8 +192,7 @@ class Folding(Penalty):
 
     name = "Folding"
     summary = "what folds, or nearly does"
-    margin: float = 0.1
-    """The determinant from which a simplex counts as nearly folded."""
+    margin: float = 0.1  # the determinant from which a simplex counts as nearly folded
 
     def value(self, u: Field, h: RelativeSpacing) -> Density:
         lacking = torch.stack([(self.margin - D).clamp(min=0).square() for _, D in determinants(u)]).mean(0)

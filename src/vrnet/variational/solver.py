@@ -1,7 +1,5 @@
-"""E(u) = mean of D(I1(x + u), I0) + λ R(u), or, under a weight, Σ (w D + λ R) / Σ w: run a cascade to minimise it.
-
-Watch the energy, stop when it changes no more, keep the best field.
-"""
+"""E(u) = mean of D(I1(x + u), I0) + λ R(u), or, under a weight, Σ (w D + λ R) / Σ w: run a cascade to minimise it, stop
+when it changes no more, keep the best field."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,10 +37,9 @@ class Energy:
         return self.of(self.data.value(I1w, I0, h, weight), u, h, weight)
 
     def of(self, D: Density, u: Field, h: RelativeSpacing, weight: Weight = None) -> Float[Tensor, " b"]:
-        """E(u), given the data term at every voxel.
-
-        Under a weight, D is a weighted mean, and λR counts as much beside it as in the steps. A field that leaves
-        nothing to compare is worse than any other: nothing unlike must not be as good as all alike."""
+        """E(u), given the data term at every voxel. Under a weight λR counts as much beside D as in the steps, and a
+        field that leaves nothing to compare is worse than any other: nothing unlike must not be as good as all
+        alike."""
         rough = self.regularizer.value(u, h)
         if weight is None:
             return D.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
@@ -60,11 +57,9 @@ class Descent:
 
 
 class Solver(nn.Module):
-    """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1, spacing, masks) -> u`.
-
-    A linearised step may overshoot, so nothing guarantees descent but looking. Each pair of the batch keeps the best
-    field seen, no motion included, and stops on its own once PATIENCE linearisations together change its energy by less
-    than `tolerance` of it."""
+    """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1, spacing, masks) -> u`. A linearised
+    step may overshoot: each pair of the batch keeps the best field seen, no motion included, and stops on its own once
+    PATIENCE linearisations together change its energy by less than `tolerance` of it."""
 
     def __init__(self, cascade: Cascade, energy: Energy, tolerance: float) -> None:
         super().__init__()
@@ -85,9 +80,8 @@ class Solver(nn.Module):
         yield v, self.energy.data.value(warp(I1, v), I0, h, masks and masks.weight(v))
 
     def descend(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Descent:
-        """Refine the initial field until the energy of every pair has settled.
-
-        A pair of which nothing is compared even without motion stays at rest, at an energy of 0."""
+        """Refine the initial field until the energy of every pair has settled; of which nothing is compared, at rest,
+        at 0."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
         h = relative_spacing(spacing, I0.dim() - 2)
         lowest = self.energy(I0, I1, best, h, masks and masks.weight(best))
