@@ -158,7 +158,7 @@ class Train:
     ) -> "tuple[PreparedSplit, PreparedSplit, Segmenters] | None":
         """Both splits with channels, and the segmenters that made these; None if their training was stopped."""
         from vrnet.methods.segmenter import Segmenter
-        from vrnet.training.crossfit import crossfit, prepare_channels, take_over
+        from vrnet.training.channels import crossfit, prepare_channels, take_over
 
         folder, where = self.out / "anatomy", (self.device_options.device, self.devices, self.nodes)
         if self.segmenters is not None:
