@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vrnet.app.bids import DESCRIBED, DESCRIPTION, IGNORE, IGNORED, NAMES, as_bids, name_pair, name_tracking
 from vrnet.app.cohort import WHOLE, Cohort, missing_lines
 from vrnet.app.console import cohort_progress, exit_if, method_title, print_line, this_command
-from vrnet.app.layouts import DESCRIBED, DESCRIPTION, IGNORE, IGNORED, NAMES, as_bids, name_pair, name_tracking
 from vrnet.app.pair_files import METRICS, notes_on, read_pair, register_files
 from vrnet.app.track import SUMMARY as TRACKING
 from vrnet.app.track import Source, write_results
