@@ -28,8 +28,7 @@ class Paper:
     """Make a table or a figure of the paper, what was published beside what is measured; or judge its claims.
 
     Tables: ablation, parts, initialisation, acdc, matched, matched_half, averaged, smoothness, ukbb, cmr3d, acdc3d,
-    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots,
-    denoising, strain (of what benchmarks/strain.py measured).
+    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, boxplots.
 
     What is missing is trained and measured first, and kept in DIR: one folder per method, with one row per subject. The
     same command continues a stopped one. Without --root, the tables ukbb and cmr3d are made on phantoms. Writes
