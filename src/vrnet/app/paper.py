@@ -146,7 +146,7 @@ def make_table(asked: Paper, stage: Stage, say: "Say") -> tuple["Table", list[Pa
 
     asked.check()
     if asked.name in OTHER_TABLES:
-        table, stem = OTHER_TABLES[asked.name](asked.out, asked.chosen_budget, stage), asked.name
+        table, stem = OTHER_TABLES[asked.name](asked.out, asked.chosen_budget), asked.name
     else:
         spec = TABLES[asked.name]
         study = plan_study(asked, spec.data, spec.fallback, stage, say)

@@ -154,8 +154,6 @@ class Budget:
     """Methods that have other parameters here than the tuned ones, by the names that tables give them."""
     trained_as: Mapping[str, Purpose] = field(default_factory=dict)
     """By data set, what training subjects are prepared for, if not for training."""
-    timing_seconds: float = 2.0
-    """How long a method is timed, after one pair to warm up."""
     data_sets: Mapping[str, str] = field(default_factory=dict)
     """By data set, the one that is read in its place: the same subjects, measured alike, with more to train on."""
     beside: "tuple[str, Budget] | None" = None
@@ -228,7 +226,6 @@ QUICK = Budget(
         3: Phantoms("phantom3d", (16, 16, 16), 9.0, {"train": 2, "val": 1, "test": 3}),
     },
     {"FFD": FFD(spacing=40.0, levels=1, iterations=5), "Demons": Demons(iterations=(5,)), "SyN": SyN(iterations=(5,))},
-    timing_seconds=0.0,
 )
 
 
