@@ -178,9 +178,6 @@ def run_list(asked: Cohort, path: Path) -> None:
         check_kept(plan, folder, recipe)
     print_line(*plan_lines(plan, asked.retry))
     tally = do(asked, plan, Task(folder, work, recipe))
-    print_line(
-        *(f"No more work was given to {', '.join(names)}: {reason}" for reason, names in by_reason(tally.stopped))
-    )
     survey = Survey(folder, recipe)  # what is left is found soonest from the end of the list
     if asked.shard != WHOLE and any(survey.state(one).kind not in ENDED for one in reversed(table.subjects)):
         failed = tally.failed + (0 if asked.retry else len(plan.failed))
