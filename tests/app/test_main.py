@@ -87,7 +87,7 @@ def test_help_names_what_the_package_has(vrnet):
         listed = re.search(r"acdc.*manifest", field_docstrings(load_command(command))["data"])[0]
         assert re.split(", | or ", listed) == list(DATASETS)
     told = " ".join(load_command("paper").__doc__.split())
-    tables, figures = re.search(r"Tables: (.*?)\. Figures: (.*?) \(", told).groups()
+    tables, figures = re.search(r"Tables: (.*?)\. Figures: (.*?)\.", told).groups()
     assert tables.split(", ") == [*TABLES, *OTHER_TABLES]
     assert figures.split(", ") == list(FIGURES)
     assert set(get_args(get_type_hints(load_command("train"))["preset"])) == {"auto", *PRESETS}

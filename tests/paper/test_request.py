@@ -123,7 +123,6 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
     [
         ("table", "tables", {}, f'there is no table "tables": choose one of {", ".join(ROWS)}, runtime'),
         ("figure", "boxplot", {}, 'there is no figure "boxplot": did you mean boxplots?'),
-        ("table", "boxplots", {}, "boxplots is a figure: ask for `vrnet paper figure boxplots`"),
         ("table", "acdc", {"alphas": (0.1, -0.1)}, "one of `alphas` is -0.1: give a number of 0 or more"),
         ("table", "acdc", {"alphas": (0.1,), "measured_only": True}, "leave out `alphas` or `measured_only`"),
         ("table", "acdc", {"seeds": 0}, "`seeds` is 0: give a number of 1 or more"),

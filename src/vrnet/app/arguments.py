@@ -22,7 +22,6 @@ from vrnet.methods.parameters import field_docstrings
 from vrnet.vocabulary import DeviceChoice
 
 if TYPE_CHECKING:
-    from vrnet.app.pair_files import MaskFiles
     from vrnet.data.prepared import Source
     from vrnet.methods.method import Task
     from vrnet.methods.names import MethodSpec
@@ -134,7 +133,7 @@ class MaskOptions:
     """Mask on the grid of MOVING. Exclude what only this image shows, such as an artefact."""
 
     @property
-    def files(self) -> "MaskFiles":
+    def files(self) -> dict[str, Path | None]:
         return {"fixed_mask": self.fixed_mask, "moving_mask": self.moving_mask}
 
 

@@ -116,10 +116,6 @@ def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[st
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
 
 
-MaskFiles = dict[str, Path | None]
-"""Masks as they are given, by the names "fixed_mask" and "moving_mask"."""
-
-
 @dataclass(frozen=True)
 class PairRecord:
     """How a transform was found, as metrics.json says; of one that says nothing, as little as the defaults."""
@@ -144,9 +140,9 @@ class PairRecord:
         warn_of_input(f"{place} does not say how {transform} was found for these images: it is judged as a whole")
         return cls()
 
-    def masks(self, given: MaskFiles) -> MaskFiles:
-        """Those that are given, or else those that the transform was found inside."""
-        found = {f"{role}_mask": Path(path) for role, path in self.mask_paths.items() if path}
+    def masks(self, given: dict[str, Path | None]) -> dict[str, Path | None]:
+        """Those that are given, as fixed_mask and moving_mask, or else those that the transform was found inside."""
+        found: dict[str, Path | None] = {f"{role}_mask": Path(path) for role, path in self.mask_paths.items() if path}
         if any(given.values()) or not found:
             return given
         inside = " and ".join(map(str, found.values()))
