@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from vrnet.app.layouts import scan_acdc
+from vrnet.app.cohort import scan_acdc
 from vrnet.app.subject import write_tables
 from vrnet.cohort.results import CohortFolder, make_plan
 from vrnet.cohort.run import Task, open_executor, run_tasks

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vrnet import read_image, register_images
-from vrnet.app.layouts import scan_folder
+from vrnet.app.cohort import scan_acdc
 from vrnet.data.manifest import SubjectFolder
 from vrnet.evaluation.pair import overlap, regularity
 from vrnet.evaluation.split import summarise
@@ -45,7 +45,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("results/stacks/whole"))
     given = parser.parse_args()
     names = set(SubjectFolder(given.root).subjects(given.split))
-    subjects = [row for row in scan_folder(given.root) if row["subject"] in names]
+    subjects = [row for row in scan_acdc(given.root) if row["subject"] in names]
     for method in given.methods:
         rows = [measure(row, method) for row in subjects]
         write_rows(rows, given.out / method / "metrics.csv")

@@ -58,9 +58,7 @@ def test_a_table_is_made_of_the_files_of_its_subjects(table):
     [*((name, {}) for name in NAMES), *AS_TOLD.items()],
     ids=[*NAMES, *(f"{n}-told" for n in AS_TOLD)],
 )
-def test_a_table_is_made_again_byte_by_byte_without_images(name, options, copy, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("vrnet.paper.tables.measure_seconds", refuse)
+def test_a_table_is_made_again_byte_by_byte_without_images(name, options, copy):
     name, asked = ASKED.get(name, (name, {}))
     asked = Paper(kind="table", name=name, out=copy, **OPTIONS, **asked, **options)
     _, written = make_table(asked, lambda stage: lambda done: None, refuse)

@@ -12,14 +12,6 @@ IGNORED = {
     "jobs of a pair": ((*PAIR, "--jobs", "2"), "--jobs would have no effect on a pair"),
     "folds of a transform": ((*OF_FILE, "--folds", "repair"), "--folds would have no effect on true.nii.gz"),
     "masks of a data set": ((*DATA, "--moving-mask", "x.nii.gz"), "--moving-mask would have no effect on a data set"),
-    "masks that are ignored": (
-        ("report", *OF_FILE[1:], "--out", "out", "--fixed-mask", "x.nii.gz", "--ignore-masks"),
-        "--fixed-mask would have no effect with --ignore-masks",
-    ),
-    "masks that are ignored twice": (
-        (*OF_FILE, "--ignore-masks", "--ignore-recorded"),
-        "--ignore-masks would have no effect with --ignore-recorded",
-    ),
     "what is recorded of a method": ((*PAIR, "--ignore-recorded"), "would have no effect on identity, of which"),
     "a method where a folder is listed": ((*SCAN, "--method", "TV-L1", "--set", "lam=1"), "--method, --set would"),
     "names of labels that no subject has": ((*LIST, "--label-names", "1=RV,2=Myo"), "pairs.csv names no labels"),

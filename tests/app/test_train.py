@@ -10,6 +10,7 @@ from io import StringIO
 import numpy as np
 import pytest
 import torch
+from benchmarks import template
 from safetensors.torch import load_file
 
 from tests.app.outputs import file_names, read_json
@@ -358,80 +359,50 @@ def test_a_pack_holds_the_splits_there_are(vrnet, hearts, tmp_path):
     assert "holds no split test for evaluation: it holds train (for training), val (for evaluation)" in err
 
 
-# `vrnet template`.
+# benchmarks/template.py, whose weights every command takes.
 
 
 @pytest.fixture(scope="module")
 def made(data, tmp_path_factory):
-    """(folder, stdout) of a template of three hearts, made once."""
-    folder, out = tmp_path_factory.mktemp("template") / "t", StringIO()
-    words = "template", *data, "--out", folder, "--rounds", 1, "--device", "cpu"
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
-        patch.setattr(sys, "argv", ["vrnet", *map(str, words)])
-        cli.main()
-    return folder, out.getvalue()
+    """The folder of a template of three hearts, made once."""
+    folder = tmp_path_factory.mktemp("template") / "t"
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()):
+        patch.setattr(
+            sys, "argv", ["template.py", *map(str, (*data[:4], "--out", folder)), "--rounds=1", "--device=cpu"]
+        )
+        template.main()
+    return folder
 
 
 def test_a_template_is_a_method_an_image_and_a_picture(made):
-    folder, out = made
-    assert file_names(folder) == {"weights.safetensors", "template.nii.gz", "template.png", "config.json"}
-    card = read_card(folder / "weights.safetensors")
+    assert file_names(made) == {"weights.safetensors", "template.nii.gz", "template.png", "config.json"}
+    card = read_card(made / "weights.safetensors")
     assert card.trained_on == "manifest, train: 3 subjects, 1 round"
-    image = read_image(folder / "template.nii.gz")
+    image = read_image(made / "template.nii.gz")
     assert image.grid.spacing == card.spacing_mm
-    (template, weight), shape = load_file(folder / "weights.safetensors").values(), image.grid.shape
+    (template, weight), shape = load_file(made / "weights.safetensors").values(), image.grid.shape
     assert {template.dtype, weight.dtype} == {torch.float16}
     np.testing.assert_allclose(image.array, template[0, 0].float(), atol=1e-3)
     middle = [o + h * (n - 1) / 2 for o, h, n in zip(image.grid.origin, image.grid.spacing, shape, strict=True)]
     assert middle == pytest.approx([0] * len(shape), abs=1e-5)
-    assert f"--weights {folder / 'weights.safetensors'}" in out
+    found = read_json(made / "config.json")
+    assert (found["subjects"], found["split"], found["rounds"]) == (["heart0", "heart1", "heart2"], "train", 1)
 
 
 @pytest.mark.release
 def test_register_evaluate_and_methods_take_it(made, vrnet, hearts, data, tmp_path):
-    folder, _ = made
-    weights = "--weights", folder / "weights.safetensors"
+    weights = "--weights", made / "weights.safetensors"
     fixed, moving = (hearts.parent / f"4_{part}.nii.gz" for part in ("fixed", "moving"))
     assert vrnet("register", fixed, moving, "--out", tmp_path / "r", *weights)[0] in (0, 3)
     status, _, err = vrnet("evaluate", "default", *data, "--split", "test", "--out", tmp_path / "e", *weights)
     assert status == 0, err
-    status, out, _ = vrnet("methods", folder / "weights.safetensors")
+    status, out, _ = vrnet("methods", made / "weights.safetensors")
     assert (status, "Template-32x32" in out) == (0, True)
-
-
-def test_the_template_is_of_the_subjects_and_the_split_that_are_named(vrnet, data, tmp_path):
-    how = "--rounds", 1, "--device", "cpu"
-    status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--subjects", 2, *how)
-    assert status == 0, err
-    assert read_card(tmp_path / "t" / "weights.safetensors").trained_on == "manifest, train: 2 subjects, 1 round"
-    status, _, err = vrnet("template", *data, "--out", tmp_path / "v", "--split", "val", *how)
-    assert status == 2, err
-
-
-def test_fewer_subjects_than_asked_for_are_told(vrnet, data, tmp_path):
-    status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--subjects", 9)
-    assert (status, "has 3 subjects, and not 9" in err) == (2, True)
-    status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--rounds", 0)
-    assert (status, "--rounds is 0: give a number of 1 or more, 20 at most" in err) == (2, True)
-    assert not (tmp_path / "t").exists()
-
-
-def test_a_template_says_who_is_in_it(made):
-    found = read_json(made[0] / "config.json")
-    assert (found["subjects"], found["split"], found["rounds"]) == (["heart0", "heart1", "heart2"], "train", 1)
-
-
-def test_weights_that_are_there_are_kept(made, vrnet, data):
-    """A run that was trained there, or a template, is not lost by a slip of the pen."""
-    before = (made[0] / "weights.safetensors").read_bytes()
-    status, _, err = vrnet("template", *data, "--out", made[0])
-    assert (status, "holds weights already" in err) == (2, True)
-    assert (made[0] / "weights.safetensors").read_bytes() == before
 
 
 def test_a_template_is_not_averaged_over_flips(made, vrnet, hearts, tmp_path):
     fixed, moving = (hearts.parent / f"4_{part}.nii.gz" for part in ("fixed", "moving"))
-    words = "--weights", made[0] / "weights.safetensors", "--average"
+    words = "--weights", made / "weights.safetensors", "--average"
     status, _, err = vrnet("register", fixed, moving, "--out", tmp_path / "r", *words)
     assert (status, "flips" in err) == (2, True)
 

@@ -113,7 +113,7 @@ CANNOT = [
     (lambda: parse_trainable("R-L1-3x"), r'"R-L1-3x": did you mean R-L1-3x2\?$'),
     (lambda: parse_trainable("TV-L1"), "has nothing to learn"),
     (lambda: parse_trainable("short-axis+average"), "^short-axis is trained already: .* train D-L2-.* `start_from"),
-    (lambda: parse_trainable("hippocampus-template"), "has nothing to learn: `vrnet template` makes others"),
+    (lambda: parse_trainable("hippocampus-template"), "has nothing to learn: benchmarks/template.py makes others"),
     (lambda: parse_method("R-L1-3x2"), r"^R-L1-3x2 is learned .*vrnet\.load_method.*command line --weights FILE"),
     (lambda: parse_method(parse("4xRC-Net")), "^4xRC-Net is learned .* needs weights"),
     (lambda: parse_method(3), "method is an int: give a name"),

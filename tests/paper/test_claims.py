@@ -11,8 +11,7 @@ from tests.paper.recomputation import read_csv
 from vrnet.app.arguments import DeviceOptions, SourceOptions
 from vrnet.app.paper import Paper, make_claims
 from vrnet.errors import BadInput
-from vrnet.paper.claims import CLAIMS, Claim, judge
-from vrnet.paper.comparisons import Found
+from vrnet.paper.claims import CLAIMS, Claim, Found, judge
 from vrnet.paper.statistics import estimate_mean
 
 RESULTS = Path(__file__).parents[2] / "results"

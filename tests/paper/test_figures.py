@@ -3,6 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from benchmarks import pictures
+from benchmarks.pictures import ROWS, cut_slice, draw_comparison, draw_denoising, field_states, slice_of
 
 from tests.models import trained
 from tests.paper.fake_results import write_result
@@ -10,24 +12,17 @@ from vrnet.data.dataset import Phantoms
 from vrnet.errors import BadInput
 from vrnet.files import write_json
 from vrnet.methods.names import Identity
-from vrnet.paper import figures as pictures
 from vrnet.paper.figures import (
     ALPHA_METHODS,
     ALPHAS,
     BOX_METHODS,
     COMPARED_METHODS,
     EFFICIENT_METHODS,
-    ROWS,
-    cut_slice,
     draw_alpha,
     draw_boxplots,
     draw_cascades,
-    draw_comparison,
-    draw_denoising,
     draw_efficiency,
     draw_parameterisations,
-    field_states,
-    slice_of,
 )
 from vrnet.paper.results import Study
 from vrnet.paper.specs import published_values

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from benchmarks.pictures import PANELS, STRAIN_METHODS, draw_strain
 
 from strain import lost_at_base, measure
 from tests.phantoms import cycle
 from vrnet import Cine, Grid, Image
 from vrnet.errors import BadInput
 from vrnet.files import write_rows
-from vrnet.paper.figures import PANELS, STRAIN_METHODS, draw_strain
 
 
 @pytest.mark.release

@@ -6,6 +6,7 @@ from io import StringIO
 import numpy as np
 import pytest
 import torch
+from benchmarks import runtime
 from scipy.stats import wilcoxon
 
 from tests.paper.fake_results import write_result
@@ -269,34 +270,17 @@ QUICK = BUDGETS["quick"]
 
 
 def test_a_time_is_measured_once_then_read(tmp_path, monkeypatch):
-    taken = iter([0.25])
-    monkeypatch.setattr(tables, "measure_seconds", lambda *words: next(taken))
-    method = parse("VoxelMorph-w2")
-    assert [seconds_per_pair(tmp_path, QUICK, method, 2, "cpu") for _ in range(3)] == ["0.25"] * 3
-    (kept,) = read_rows(tmp_path / "runtime" / "cpu.csv", "times")
-    assert (kept["method"], kept["shape"], kept["seconds"]) == ("VoxelMorph-w2", "48x48", "0.25")
-    assert kept["torch"] == versions()["torch"]
-
-
-def test_a_time_on_a_gpu_is_read_where_there_is_none_and_not_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    timed = []
+    monkeypatch.setattr(runtime, "measure_seconds", lambda *words: timed.append(words) or 2 / 3)
+    for _ in range(2):
+        runtime.measure_all(tmp_path, QUICK, "cpu", 0.0)
+    rows = read_rows(tmp_path / "runtime" / "cpu.csv", "times")
+    assert len({(row["method"], row["shape"]) for row in rows}) == len(rows) == len(timed)
+    assert rows[0]["torch"] == versions()["torch"]
+    assert seconds_per_pair(tmp_path, QUICK, QUICK.method("VoxelMorph", 2), 2, "cpu") == "0.667"
     assert seconds_per_pair(tmp_path, QUICK, parse("TV-L1"), 2, "cuda") is None
-    assert not list(tmp_path.iterdir())
-    row = {"method": "TV-L1", "shape": "48x48", "seconds": 0.5, "hardware": "a GPU"}
-    write_rows([row], tmp_path / "runtime" / "cuda.csv")
-    assert seconds_per_pair(tmp_path, QUICK, parse("TV-L1"), 2, "cuda") == "0.5"
 
-
-def test_a_damaged_time_is_named(tmp_path):
-    write_rows([{"method": "TV-L1", "shape": "48x48", "seconds": "x"}], tmp_path / "runtime" / "cpu.csv")
-    with pytest.raises(BadInput, match=r"cpu\.csv is not as vrnet writes it"):
-        seconds_per_pair(tmp_path, QUICK, parse("TV-L1"), 2, "cpu")
-
-
-def test_the_table_of_times_has_what_was_measured_and_published_in_2d_and_3d(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(tables, "measure_seconds", lambda *words: 2 / 3)
-    table = build_runtime_table(tmp_path, QUICK, lambda name: lambda done: None)
+    table = build_runtime_table(tmp_path, QUICK)
     rows = {row[0]: row[1:] for row in table.lines(str, str)}
     assert rows["FFD"] == ["0.667", "–", "0.667", "–", "5.15", "–", "141.38", "–"]
     assert rows["7xRC-Net"][2] == "–"  # left out in 3D, as in the paper
@@ -304,7 +288,15 @@ def test_the_table_of_times_has_what_was_measured_and_published_in_2d_and_3d(tmp
     assert table.notes[1].startswith("Parameters other than the tuned ones: FFD(spacing=40.0,levels=1,iterations=5), ")
 
 
-@pytest.mark.parametrize(("timing_seconds", "pairs"), [(0.0, 1), (2.5, 3), (1e9, tables.MAX_TIMED_PAIRS)])
+def test_times_that_are_damaged_or_absent_are_told_with_the_benchmark_that_measures(tmp_path):
+    with pytest.raises(BadInput, match=r"nothing is timed in .*: run benchmarks/runtime\.py"):
+        build_runtime_table(tmp_path, QUICK)
+    write_rows([{"method": "TV-L1", "shape": "48x48", "seconds": "x"}], tmp_path / "runtime" / "cpu.csv")
+    with pytest.raises(BadInput, match=r"cpu\.csv is not as benchmarks/runtime\.py writes it"):
+        seconds_per_pair(tmp_path, QUICK, parse("TV-L1"), 2, "cpu")
+
+
+@pytest.mark.parametrize(("timing_seconds", "pairs"), [(0.0, 1), (2.5, 3), (1e9, runtime.MAX_TIMED_PAIRS)])
 def test_a_time_is_the_mean_over_pairs_after_one_to_warm_up(timing_seconds, pairs, monkeypatch):
     clock, calls = [0.0], []
 
@@ -314,13 +306,13 @@ def test_a_time_is_the_mean_over_pairs_after_one_to_warm_up(timing_seconds, pair
 
     method = parse("TV-L1")
     monkeypatch.setattr(type(method), "build", lambda *words: find)
-    monkeypatch.setattr(tables, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(runtime, "perf_counter", lambda: clock[0])
     pair = phantom(7, (16, 16), 9.0)
-    assert tables.measure_seconds(method, pair, torch.device("cpu"), timing_seconds) == pytest.approx(1.0)
+    assert runtime.measure_seconds(method, pair, torch.device("cpu"), timing_seconds) == pytest.approx(1.0)
     assert len(calls) == 1 + pairs
     fixed, moving, spacing = calls[-1]
     assert (fixed is pair.fixed, moving is pair.moving, spacing) == (True, True, (9.0, 9.0))
 
 
 def test_a_network_is_timed_in_use():
-    assert 0 < tables.measure_seconds(parse("VoxelMorph-w2"), phantom(7, (16, 16), 9.0), torch.device("cpu"), 0.0) < 60
+    assert 0 < runtime.measure_seconds(parse("VoxelMorph-w2"), phantom(7, (16, 16), 9.0), torch.device("cpu"), 0.0) < 60

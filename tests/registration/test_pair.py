@@ -384,4 +384,4 @@ def test_volumes_are_shown_too():
     for shown in (image, Transform.from_voxels(u, image.grid)):
         check_card(shown._repr_html_())
         assert len(shown.show().axes) >= 3
-    assert "slice 8" in Transform.from_voxels(u, image.grid)._repr_html_()
+    assert "slice 8" in Transform.from_voxels(u, image.grid).show().get_suptitle()

@@ -9,8 +9,7 @@ from tests.training.conftest import QUICK
 from vrnet.errors import BadInput
 from vrnet.files import read_json, write_json
 from vrnet.methods.vrnet import Segmenter
-from vrnet.training.channels import make_channels
-from vrnet.training.crossfit import crossfit, segmenters_in, subjects_of, take_over
+from vrnet.training.channels import Segmenters, crossfit, make_channels, subjects_of, take_over
 
 HOW = replace(QUICK, steps=2, labels_weight=1.0)
 SMALL = Segmenter(width=2)
@@ -51,7 +50,7 @@ def test_one_subject_cannot_be_halved(hearts):
 @pytest.mark.release
 def test_each_segmenter_is_trained_on_its_half_and_none_sees_whose_channels_it_makes(splits, tmp_path):
     found = train(splits, tmp_path)
-    assert found == segmenters_in(tmp_path)
+    assert found == Segmenters.of_folder(tmp_path)
     for subject in splits[0].names:
         maker = found.file_for(subject, splits[0].names)
         assert subject not in read_json(maker.parent / "config.json")["subjects"]["train"]
@@ -100,4 +99,4 @@ def test_segmenters_that_have_seen_what_they_are_shown_are_refused(splits, other
 
 def test_a_folder_without_segmenters_is_named(tmp_path):
     with pytest.raises(BadInput, match=r"there is no .*weights\.safetensors: give the folder anatomy of a run"):
-        segmenters_in(tmp_path)
+        Segmenters.of_folder(tmp_path)

@@ -3,13 +3,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from benchmarks.template import how_alike, learn_template, make_template
 from scipy import ndimage
 
 from vrnet import BadInput
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
 from vrnet.fields.calculus import warp
-from vrnet.training.template import how_alike, learn_template, make_template
 
 CPU = torch.device("cpu")
 
@@ -77,7 +77,7 @@ def test_whatever_fields_are_found_their_mean_moves_nothing(d, monkeypatch):
     fields = torch.stack([torch.stack([0.6 + k * 0.5 + (1 + 0.2 * k) * w for w in wave[::-1]]) for k in range(3)])
     fields[:, 0] += torch.sin(2 * np.pi * axes[0] / shape[0])
     solver = Finds(fields)
-    monkeypatch.setattr("vrnet.training.template.make_solver", solver)
+    monkeypatch.setattr("benchmarks.template.make_solver", solver)
     inside = (slice(6, -6),) * d
     for ramp in axes:
         found = learn_template(ramp.float().expand(3, 1, *shape).contiguous(), (2.0,) * d, rounds=1)
@@ -89,7 +89,7 @@ def test_the_weight_is_the_inverse_square_of_the_mean_square_between_bounds(monk
     """σ² is 1 in half of the columns, then 1.5, 100 and 0; the median of w is 1, before its mean is made 1."""
     edges = []
     as_they_are = SimpleNamespace(channels=lambda I, h: edges.append(h) or I)
-    monkeypatch.setattr("vrnet.training.template.DETAIL", as_they_are)
+    monkeypatch.setattr("benchmarks.template.DETAIL", as_they_are)
     square = torch.tensor([1.0] * 32 + [1.5] * 12 + [100.0] * 12 + [0.0] * 12).expand(1, 1, 8, -1)
     w = how_alike(torch.cat([square.sqrt(), -square.sqrt()]), torch.zeros_like(square), (3.0, 1.5))
     assert set(edges) == {(2.0, 1.0)}
@@ -104,7 +104,7 @@ def test_batches_change_nothing(random, monkeypatch):
     images = torch.cat([blob((12, 16)).roll(move, (2, 3)) for move in [(2, 1), (1, -2), (-2, 0)]])
     images += 0.05 * random(3, 1, 32, 32).float()
     whole = learn_template(images, rounds=1)
-    monkeypatch.setattr("vrnet.training.template.BATCH", 2)
+    monkeypatch.setattr("benchmarks.template.BATCH", 2)
     parts = learn_template(images, rounds=1)
     torch.testing.assert_close(parts.image, whole.image)
     torch.testing.assert_close(parts.weight, whole.weight)

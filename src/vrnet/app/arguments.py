@@ -22,7 +22,6 @@ from vrnet.methods.parameters import field_docstrings
 from vrnet.vocabulary import DeviceChoice
 
 if TYPE_CHECKING:
-    from vrnet.app.pair_files import MaskFiles, RecordedConditions
     from vrnet.data.prepared import Source
     from vrnet.methods.method import Task
     from vrnet.methods.names import MethodSpec
@@ -134,7 +133,7 @@ class MaskOptions:
     """Mask on the grid of MOVING. Exclude what only this image shows, such as an artefact."""
 
     @property
-    def files(self) -> "MaskFiles":
+    def files(self) -> dict[str, Path | None]:
         return {"fixed_mask": self.fixed_mask, "moving_mask": self.moving_mask}
 
 
@@ -160,20 +159,8 @@ class EvaluationOptions:
     """Under which conditions a transform is judged."""
 
     masks: Group[MaskOptions]
-    ignore_masks: bool = False
-    """Compare the whole images, even if metrics.json beside the transform names masks."""
     ignore_recorded: bool = False
     """Ignore what metrics.json beside the transform records: masks, affine start and matched intensities."""
-
-    def recorded(self, transform: Path, fixed: Path, moving: Path, use_record: bool = True) -> "RecordedConditions":
-        from vrnet.app.pair_files import RecordedConditions
-
-        if self.ignore_recorded:
-            refuse_options(self, ("ignore_masks",), "with --ignore-recorded, which ignores more: leave that out")
-            return RecordedConditions(self.masks.files)
-        if self.ignore_masks:
-            refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave out one or the other")
-        return RecordedConditions.of(transform, fixed, moving, self.masks.files, self.ignore_masks, use_record)
 
 
 @dataclass(frozen=True, kw_only=True)

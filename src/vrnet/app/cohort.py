@@ -1,9 +1,10 @@
 """`vrnet cohort`: many subjects, on this machine or on a cluster."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -11,6 +12,9 @@ from vrnet.app import arguments as args
 from vrnet.app.console import print_line
 from vrnet.errors import BadInput, counted, some
 from vrnet.vocabulary import RegistrationOptions
+
+if TYPE_CHECKING:
+    from vrnet.files import Row
 
 WHOLE = "1/1"
 """The shard that is all of a list."""
@@ -37,7 +41,7 @@ class Cohort:
     out: args.Folder
     """Folder for the results; made if it is not there."""
     scan: args.OptionalFolder = None
-    """Only write the list of a folder in the layout of ACDC or BIDS: DIR/pairs.csv or DIR/cines.csv."""
+    """Only write the list of a folder in the layout of ACDC: DIR/pairs.csv or DIR/cines.csv."""
     cines: bool = False
     """With --scan: list the cines, also where there are pairs of ED and ES."""
     dry_run: bool = False
@@ -69,7 +73,11 @@ class Cohort:
         from vrnet.files import is_folder
 
         if self.scan is not None:
-            self.write_list(self.scan)
+            if self.list_file is not None:
+                raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
+            others = {*args.changed_fields(self)} - {"out", "scan", "cines"}
+            args.refuse_options(self, others, "on a folder that is listed: give that with the list")
+            write_list(scan_acdc(self.scan, self.cines), self.out)
         elif self.list_file is None:
             raise BadInput("there is no list of subjects: give LIST.csv, or --scan FOLDER to have one written")
         elif is_folder(self.list_file):
@@ -81,23 +89,52 @@ class Cohort:
 
             run_list(self, self.list_file)
 
-    def write_list(self, folder: Path) -> None:
-        """Write the list of a folder's subjects."""
-        from vrnet.app.layouts import scan_folder, write_scanned
-        from vrnet.cohort.table import find_missing, read_table
 
-        if self.list_file is not None:
-            raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
-        others = {*args.changed_fields(self)} - {"out", "scan", "cines"}
-        args.refuse_options(self, others, "on a folder that is listed: give that with the list")
-        found = scan_folder(folder, self.cines)
-        path = write_scanned(found, self.out)
-        said = f"Wrote {path}: {counted(len(found), 'subject')}. Look at it, then: vrnet cohort {path} --out {self.out}"
-        print_line(said, "With --report, each subject has a page, which the page of the cohort leads to.")
-        subjects = read_table(path).subjects
-        without = [one.name for one in subjects if not one.has_labels]
-        told = [f"Without labels, which others have: {some(without)}."] if 0 < len(without) < len(subjects) else []
-        print_line(*told, *missing_lines(find_missing(subjects), skip_broken=False))
+def scan_acdc(folder: Path, cines: bool = False) -> "list[Row]":
+    """The subjects of a folder in ACDC's layout, patient001/Info.cfg, as rows with absolute paths: pairs of ED, fixed,
+    and ES, moving, also without images, so that these are missed; cines if asked for, or where nobody has pairs."""
+    from vrnet.data.dataset import frame_numbers, read_info
+    from vrnet.files import exists
+
+    pairs, found = [], []
+    for place in sorted({path.parent for path in (*folder.glob("*/Info.cfg"), *folder.glob("*/*_4d.nii.gz"))}):
+        row: Row = {"subject": place.name}
+        cine, frames = place / f"{place.name}_4d.nii.gz", [1]
+        if info := read_info(place):
+            frames, row["group"] = [*frame_numbers(place)], info.get("Group")
+            images, labels = (
+                [place / f"{place.name}_frame{number:02d}{end}.nii.gz" for number in frames] for end in ("", "_gt")
+            )
+            maps = zip(("fixed_labels", "moving_labels"), labels, strict=True) if all(map(exists, labels)) else ()
+            pairs.append({**row, **dict(zip(("fixed", "moving"), images, strict=True)), **dict(maps)})
+            row |= {"frame": frames[0] - 1} | ({"labels": labels[0]} if exists(labels[0]) else {})
+        if exists(cine):
+            found.append({**row, "cine": cine})
+    if not cines and any(exists(row[part]) for row in pairs for part in ("fixed", "moving")):
+        return pairs
+    if not found:
+        raise BadInput(f"no {'cines' if cines else 'pairs or cines'} are found in the folder {folder}: it holds no "
+                       "patients as ACDC has them, patient001/Info.cfg and patient001_4d.nii.gz")  # fmt: skip
+    return found
+
+
+def write_list(rows: "list[Row]", folder: Path) -> None:
+    """Write the list in a folder, with paths relative to it; BadInput where there is one, which may be edited."""
+    from vrnet.cohort.table import CINES, PAIRS, find_missing, read_table
+    from vrnet.files import exists, write_rows
+
+    kind = CINES if "cine" in rows[0] else PAIRS
+    path, base = folder / f"{kind.noun}.csv", folder.absolute()
+    if exists(path):
+        raise BadInput(f"{path} is there, and may have been edited: move it away, or choose another folder")
+    columns = [column for column in (*kind.columns, "group") if any(row.get(column) is not None for row in rows)]
+    cells = ({column: row.get(column) for column in columns} for row in rows)
+    write_rows([
+        {key: os.path.relpath(cell.absolute(), base) if isinstance(cell, Path) else cell for key, cell in line.items()}
+        for line in cells
+    ], path)  # fmt: skip
+    print_line(f"Wrote {path}: {counted(len(rows), 'subject')}. Look at it, then: vrnet cohort {path} --out {folder}")
+    print_line(*missing_lines(find_missing(read_table(path).subjects), skip_broken=False))
 
 
 def missing_lines(missing: Mapping[str, str], skip_broken: bool) -> Iterator[str]:

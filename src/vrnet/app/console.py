@@ -174,28 +174,21 @@ def status_line(status: "TrainingStatus") -> str:
 
 def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> None:
     """Print what came out of a registration: its measures, what to note, the verdict, and more lines."""
-    from vrnet.report.measures import HAUSDORFF_LEGEND
+    from vrnet.report.measures import HAUSDORFF_LEGEND, heart_table
 
     screen.print(metrics_table(metrics))
     if "hausdorff_mm" in metrics:
         print_line(HAUSDORFF_LEGEND)
     if heart := metrics.get("heart"):
-        print_heart(heart)
+        title, columns, rows, remarks = heart_table(heart)
+        table = numbers_table(title, *columns[1:])
+        for row in rows:
+            table.add_row(*row)
+        screen.print(table) if rows else print_line(f"{title}.")
+        print_line(*(f"  {remark}" for remark in remarks))
     print_line(*(f"Note: {note}" for note in notes))
     print_verdict(metrics["verdict"])
     print_line(*lines)
-
-
-def print_heart(heart: dict[str, Any]) -> None:
-    """Print the volumes of the ventricles, and what follows from them; or why there are none."""
-    from vrnet.report.measures import heart_table
-
-    title, columns, rows, remarks = heart_table(heart)
-    table = numbers_table(title, *columns[1:])
-    for row in rows:
-        table.add_row(*row)
-    screen.print(table) if rows else print_line(f"{title}.")
-    print_line(*(f"  {remark}" for remark in remarks))
 
 
 def metrics_table(metrics: dict[str, Any]) -> Table:
@@ -234,14 +227,10 @@ def numbers_table(title: str, *columns: RenderableType, first: RenderableType = 
     return table
 
 
-FAILED_STATUS = 3
-"""The exit status of a command whose files are all written, but whose registration failed."""
-
-
 def exit_if(is_failed: bool) -> None:
-    """Leave with a status of its own after a failure, so that a script need not read the verdict."""
+    """Leave with status 3 if all files are written, but something failed: a script need not read the verdict."""
     if is_failed:
-        sys.exit(FAILED_STATUS)
+        sys.exit(3)
 
 
 def this_command() -> str:

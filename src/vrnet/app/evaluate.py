@@ -16,7 +16,7 @@ from vrnet.vocabulary import Channels, RegistrationOptions, Slices, Space
 NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
 """TV-L1(lam=0.15) or TV-L1(lam=0.15)+average, which have a dot and are no files."""
 OF_A_PAIR = (
-    "fixed_labels", "moving_labels", "fixed_mask", "moving_mask", "ignore_masks", "ignore_recorded",
+    "fixed_labels", "moving_labels", "fixed_mask", "moving_mask", "ignore_recorded",
     "fixed_points", "moving_points", "space", "slices",
 )  # fmt: skip
 """Options that say nothing of a data set."""
@@ -116,7 +116,7 @@ class Evaluate:
 
     def evaluate_pair(self) -> None:
         from vrnet.app import pair_files
-        from vrnet.app.pair_files import METRICS, TRANSFORM
+        from vrnet.app.pair_files import TRANSFORM
         from vrnet.files import check_file, exists, own_files, write_json
         from vrnet.images.io import read_points
         from vrnet.images.transforms import Transform
@@ -132,26 +132,28 @@ class Evaluate:
             is_file, of_a_method = True, ("weights", "settings", "average", "slices", "folds", "channels")
             args.refuse_options(self, of_a_method, f"on {self.method}, a transform: leave that out")
         else:
-            ignoring = "ignore_masks", "ignore_recorded"
-            args.refuse_options(self, ignoring, f"on {self.method}, of which nothing is recorded: leave that out")
+            nothing = f"on {self.method}, of which nothing is recorded: leave that out"
+            args.refuse_options(self, ("ignore_recorded",), nothing)
         if (self.fixed_points is None) != (self.moving_points is None):
             raise BadInput("points of one image only: give both --fixed-points and --moving-points")
         if self.fixed_points is None:
             args.refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
         if self.out is not None:
             check_file(self.out, (".json",))
-            record = pair_files.PairRecord.beside(self.out.with_name(TRANSFORM)) if self.out.name == METRICS else None
-            if record is not None or self.out.name in own_files(self.out.parent):
+            if self.out.name in own_files(self.out.parent):
                 raise BadInput(f"{self.out} is of the result in its folder, which stays as it is: choose another name")
         with console.stage_progress() as stage:
             stage("reading")
-            recorded = self.conditions.recorded(Path(self.method), self.fixed, self.moving)
-            pair = pair_files.read_pair(self.fixed, self.moving, **self.labels.files, **recorded.masks)
+            record, path = pair_files.PairRecord(), Path(self.method)
+            if not self.conditions.ignore_recorded:
+                record = record.beside(path, self.fixed, self.moving)
+            masks = record.masks(self.conditions.masks.files)
+            pair = pair_files.read_pair(self.fixed, self.moving, **self.labels.files, **masks)
             pair = pair.with_label_names(self.labels.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             if is_file:
                 check_pair(pair.fixed, pair.moving, must_overlap=False)
-                result = recorded.result(pair, Transform.load(self.method, pair.fixed.grid), self.method)
+                result = record.result(pair, Transform.load(path, pair.fixed.grid), self.method, path)
             else:
                 folds = "repair" if self.folds == "auto" else self.folds
                 options = RegistrationOptions(

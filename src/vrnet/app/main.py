@@ -40,7 +40,6 @@ COMMANDS = {
     "report": "vrnet.app.register:Report",
     "prepare": "vrnet.app.train:Prepare",
     "train": "vrnet.app.train:Train",
-    "template": "vrnet.app.train:Template",
     "paper": "vrnet.app.paper:Paper",
     "methods": "vrnet.app.methods:Methods",
     "doctor": "vrnet.app.doctor:Doctor",

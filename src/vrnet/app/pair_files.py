@@ -5,7 +5,6 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -117,114 +116,54 @@ def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[st
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
 
 
-MaskFiles = dict[str, Path | None]
-"""Masks as they are given, by the names "fixed_mask" and "moving_mask"."""
-
-
 @dataclass(frozen=True)
 class PairRecord:
-    """What metrics.json says of how a transform was found. Nothing else reads that file."""
+    """How a transform was found, as metrics.json says; of one that says nothing, as little as the defaults."""
 
-    files: dict[str, str]
-    options: RegistrationOptions
-    affine: dict[str, str | float] | None
-    brightness: Remap | None
+    files: dict[str, str] = field(default_factory=dict)
+    options: RegistrationOptions = DEFAULTS
+    affine: dict[str, str | float] | None = None
+    brightness: Remap | None = None
     channels: str = "none"
     mask_paths: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
-    def beside(cls, transform: Path) -> "PairRecord | None":
-        """The record beside a transform, if `vrnet register` wrote one; the user is told of one that cannot be read."""
-        place = transform.with_name(METRICS)
+    def beside(cls, transform: Path, fixed: Path, moving: Path) -> "PairRecord":
+        """The record beside a transform that `vrnet register` wrote for these images."""
+        place, record = transform.with_name(METRICS), cls()
         if transform.name != TRANSFORM or not exists(place):
-            return None
-        try:
-            value = read_json(place)
-            return msgspec.convert(value, cls)
-        except BadInput:
-            reason = "cannot be read"
-        except msgspec.ValidationError as error:
-            if not (isinstance(value, dict) and {"affine", "brightness", "options"} & value.keys()):
-                return None
-            said = str(error).replace("`", "")  # which would be read as the arguments of a command
-            reason = f"is not as vrnet register writes it ({said})"
-        warn_of_input(
-            f"{place} {reason}, so that it does not tell how {transform} was found: that is judged as a whole, in the "
-            "intensities of the images"
-        )
-        return None
+            return record
+        with suppress(BadInput, msgspec.ValidationError):
+            record = msgspec.convert(read_json(place), cls)
+        if {"fixed": fixed.name, "moving": moving.name}.items() <= record.files.items():
+            return record
+        warn_of_input(f"{place} does not say how {transform} was found for these images: it is judged as a whole")
+        return cls()
 
-    @property
-    def is_matched(self) -> bool:
-        """Whether moving was seen in other intensities than its own."""
-        return self.options.match_intensities or self.brightness is not None
+    def masks(self, given: dict[str, Path | None]) -> dict[str, Path | None]:
+        """Those that are given, as fixed_mask and moving_mask, or else those that the transform was found inside."""
+        found: dict[str, Path | None] = {f"{role}_mask": Path(path) for role, path in self.mask_paths.items() if path}
+        if any(given.values()) or not found:
+            return given
+        inside = " and ".join(map(str, found.values()))
+        warn_of_input(f"the images are compared inside {inside}, as they were registered")
+        return found
 
-
-@dataclass(frozen=True)
-class RecordedConditions:
-    """How a transform from a file was found, as far as that is known, and the masks inside which it is judged."""
-
-    masks: MaskFiles = field(default_factory=dict)
-    record: PairRecord | None = None
-    transform: Path = Path()
-
-    @classmethod
-    def of(
-        cls, transform: Path, fixed: Path, moving: Path, masks: MaskFiles, ignore_masks: bool = False,
-        use_record: bool = True,
-    ) -> "RecordedConditions":  # fmt: skip
-        """What is recorded beside a transform, unless the images are others; masks that are given replace its masks."""
-        record = PairRecord.beside(transform)
-        if record is None:
-            return cls(masks)
-        place = transform.with_name(METRICS)
-        files = [record.files.get(role, "") for role in ("fixed", "moving")]
-        found = {f"{role}_mask": Path(path) for role, path in record.mask_paths.items() if path}
-        wanted = [] if any(masks.values()) or ignore_masks else [*found.values()]
-        if files != [fixed.name, moving.name]:
-            if record.affine or record.is_matched or wanted:
-                warn_of_input(
-                    f"{place} tells how {' and '.join(files)} were compared, which are other images: that is not used. "
-                    "If its masks are for these images, give --fixed-mask and --moving-mask"
-                )
-            return cls(masks)
-        gone = " and ".join(str(path) for path in wanted if not exists(path))
-        if gone:
-            warn_of_input(f"{transform} was found inside masks that are no longer there: {gone}. The whole images "
-                          "are compared, unless --fixed-mask and --moving-mask say where they are now")  # fmt: skip
-        elif wanted:
-            inside = " and ".join(map(str, wanted))
-            warn_of_input(
-                f"the images are compared inside {inside}, as {place} names them (--ignore-masks compares all)"
-            )
-        return cls({**found} if wanted and not gone else masks, record if use_record else None, transform)
-
-    def result(self, pair: ImagePair, transform: Transform, name: str) -> PairResult:
+    def result(self, pair: ImagePair, transform: Transform, name: str, path: Path) -> PairResult:
         """What a transform from a file does to a pair, with moving seen as it was when the transform was found."""
-        grid = pair.fixed.grid
-        warped = transform.apply(pair.moving, grid)
-        if self.record is None:
-            return PairResult(**vars(pair), transform=transform, warped=warped, method=name)
-        affine, path = None, self.transform.with_name(AFFINE)
-        if said := self.record.affine:
-            with suppress(BadInput):
-                start = Affine.from_sitk(read_itk(path)).checked(len(grid.shape)).about(grid.centre)
-                own = {key: value for key, value in start.summary().items() if key != "kind"}
-                if all(isclose(float(said.get(key, np.nan)), value, abs_tol=1e-3) for key, value in own.items()):
-                    affine = replace(start, kind="rigid" if said.get("kind") == "rigid" else "affine")
-            if affine is None:
-                warn_of_input(f"{self.transform} was found after an affine start, but {path} is gone, or is another: "
-                              "the whole transform is judged as a deformation")  # fmt: skip
-        parts = [f"after the start in {AFFINE}"] if affine else []
-        parts += ["with matched intensities"] if self.record.is_matched else []
-        if parts:
-            place = self.transform.with_name(METRICS)
-            warn_of_input(f"{self.transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
+        affine, told = None, []
+        if self.affine is not None:
+            start = Affine.from_sitk(read_itk(path.with_name(AFFINE))).checked(len(pair.fixed.grid.shape))
+            kind = "rigid" if self.affine.get("kind") == "rigid" else "affine"
+            affine, told = replace(start.about(pair.fixed.grid.centre), kind=kind), [f"after the start in {AFFINE}"]
+        result = PairResult(
+            **vars(pair), transform=transform, warped=transform.apply(pair.moving, pair.fixed.grid), method=name,
+            affine=affine, remap=self.brightness, options=self.options, channels=self.channels,
+        )  # fmt: skip
+        if told := [*told, *(["with matched intensities"] if result.is_matched else [])]:
+            warn_of_input(f"{name} is judged as it was found: {' and '.join(told)}, as {METRICS} says "
                           "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
-        conditions: dict[str, Any] = {
-            "remap": self.record.brightness, "options": self.record.options, "channels": self.record.channels,
-        }  # fmt: skip
-        return PairResult(**vars(pair), transform=transform, warped=warped, method=name, affine=affine, **conditions)
+        return result
 
 
 def notes_on(result: PairResult, command: str = "register") -> list[str]:

@@ -1,5 +1,6 @@
 """`vrnet paper`: the tables and figures of the paper, ours beside the published figures."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,7 @@ class Paper:
     """Make a table or a figure of the paper, what was published beside what is measured; or judge its claims.
 
     Tables: ablation, parts, initialisation, acdc, matched, matched_half, averaged, smoothness, ukbb, cmr3d, acdc3d,
-    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots,
-    denoising, strain (of what benchmarks/strain.py measured).
+    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, boxplots.
 
     What is missing is trained and measured first, and kept in DIR: one folder per method, with one row per subject. The
     same command continues a stopped one. Without --root, the tables ukbb and cmr3d are made on phantoms. Writes
@@ -100,36 +100,26 @@ class Paper:
 
         return BUDGETS["quick" if self.quick else self.budget]
 
-    @property
-    def ending(self) -> str:
-        """Of names of files: those of another budget than "short" name it, so that they replace no others."""
-        return "" if self.chosen_budget.name == "short" else f"_{self.chosen_budget.name}"
+    def stem(self, data: str, own: str) -> str:
+        """The name of the files: those of other data, or of another budget than "short", name it."""
+        of_data = "" if data == own else f"_{data}"
+        return f"{self.name}{of_data}{'' if self.chosen_budget.name == 'short' else f'_{self.chosen_budget.name}'}"
 
-    def check(self) -> None:
+    def check(self, known: Sequence[str]) -> None:
         """BadInput where there is no such table or figure, or options are given that it does not depend on."""
         from vrnet.cohort.run import check_jobs
-        from vrnet.paper.figures import FIGURES
         from vrnet.paper.specs import TABLES
-        from vrnet.paper.tables import OTHER_TABLES
 
-        if self.kind == "claims":
-            refuse_options(self, {*changed_fields(self)} - {"kind", "out"}, "on claims: leave that out")
-            return
-        known = {"table": (*TABLES, *OTHER_TABLES), "figure": tuple(FIGURES)}
-        if self.name not in known[self.kind]:
-            other = "figure" if self.kind == "table" else "table"
-            if self.name in known[other]:
-                raise BadInput(f"{self.name} is a {other}: ask for `vrnet paper {other} {self.name}`")
-            meant = did_you_mean(self.name, known[self.kind]) or f"choose one of {', '.join(known[self.kind])}"
+        if self.name not in known:
+            meant = did_you_mean(self.name, known) or f"choose one of {', '.join(known)}"
             raise BadInput(f'there is no {self.kind} "{self.name}": {meant}')
         if self.quick:
             refuse_options(self, ("budget",), "beside --quick: leave out one")
         if self.chosen_budget.phantoms:
-            ignored = "root", "split_file", "skip_broken"
-            refuse_options(self, ignored, "on small phantoms, which this budget takes: leave that out")
+            refuse_options(self, args.OF_A_SPLIT[:2], "on small phantoms, which this budget takes: leave that out")
         if self.kind == "figure":
             refuse_options(self, ("seeds", "alphas", "measured_only"), "on a figure: make a table with them first")
-        if self.name in OTHER_TABLES:
+        elif self.name not in TABLES:
             of_others = "data", "seeds", "alphas", "measured_only", "jobs", "device", *args.OF_A_SPLIT
             refuse_options(self, of_others, f"on the table {self.name}: leave that out")
         check_jobs(self.jobs)
@@ -145,22 +135,22 @@ def make_table(asked: Paper, stage: Stage, say: "Say") -> tuple["Table", list[Pa
     from vrnet.paper.specs import TABLES
     from vrnet.paper.tables import OTHER_TABLES, build_table
 
-    asked.check()
+    asked.check((*TABLES, *OTHER_TABLES))
     if asked.name in OTHER_TABLES:
-        table, stem = OTHER_TABLES[asked.name](asked.out, asked.chosen_budget, stage), asked.name
+        table, stem = OTHER_TABLES[asked.name](asked.out, asked.chosen_budget), asked.stem("", "")
     else:
         spec = TABLES[asked.name]
         study = plan_study(asked, spec.data, spec.fallback, stage, say)
         table = build_table(asked.name, study, asked.seeds, asked.alphas, asked.measured_only)
-        stem = asked.name if study.data == spec.data else f"{asked.name}_{study.data}"
-    return table, table.write(asked.out / "tables", stem + asked.ending)
+        stem = asked.stem(study.data, spec.data)
+    return table, table.write(asked.out / "tables", stem)
 
 
 def make_claims(asked: Paper) -> list[Path]:
     """Judge the claims of the paper by the rows that are there; return the files that say so."""
     from vrnet.paper.claims import write_claims
 
-    asked.check()
+    refuse_options(asked, {*changed_fields(asked)} - {"kind", "out"}, "on claims: leave that out")
     return write_claims(asked.out)
 
 
@@ -171,12 +161,11 @@ def make_figure(asked: Paper, stage: Stage, say: "Say") -> list[Path]:
     from vrnet.paper.specs import DIMENSIONS
     from vrnet.report.figures import save
 
-    asked.check()
+    asked.check(tuple(FIGURES))
     own = asked.data if asked.data in DIMENSIONS else FIGURE_DATA  # a figure can be drawn of any dimension
     study = plan_study(asked, own, None, stage, say)
     picture, numbers = FIGURES[asked.name](study)
-    stem = asked.name if study.data == FIGURE_DATA else f"{asked.name}_{study.data}"
-    paths = [asked.out / "figures" / f"{stem}{asked.ending}{suffix}" for suffix in (".png", ".csv")]
+    paths = [asked.out / "figures" / f"{asked.stem(study.data, FIGURE_DATA)}{suffix}" for suffix in (".png", ".csv")]
     save(picture, paths[0])
     write_rows(numbers, paths[1])
     return paths
@@ -206,5 +195,4 @@ def plan_study(asked: Paper, own: str, fallback: str | None, stage: Stage, say: 
             said = f"this is not made of {name}: choose one of {known}"
             raise BadInput(f"{said}, or a file that vrnet prepare made of one")
         split = partial(source.split, stage=stage, say=say)
-    results = Results(asked.out, name, budget)
-    return Study(results, split, stage, say, asked.device_options.device, asked.jobs)
+    return Study(Results(asked.out, name, budget), split, stage, say, asked.device_options.device, asked.jobs)

@@ -119,7 +119,7 @@ class Report:
     conditions: args.Group[args.EvaluationOptions]
 
     def run(self) -> None:
-        from vrnet.app.pair_files import METRICS, TRANSFORM, metrics_of, notes_on, read_pair
+        from vrnet.app.pair_files import METRICS, TRANSFORM, PairRecord, metrics_of, notes_on, read_pair
         from vrnet.files import check_file, check_not_input, check_set, own_files, replace_set, write_json
         from vrnet.images.transforms import load_chain
         from vrnet.registration.images import check_pair
@@ -127,8 +127,10 @@ class Report:
         from vrnet.report.figures import write_overview
         from vrnet.report.page import write_report
 
-        recorded = self.conditions.recorded(self.transform, self.fixed, self.moving, use_record=not self.then)
-        maps = self.labels.files | recorded.masks
+        record = PairRecord()
+        if not (self.then or self.conditions.ignore_recorded):
+            record = PairRecord.beside(self.transform, self.fixed, self.moving)
+        maps = self.labels.files | record.masks(self.conditions.masks.files)
         transforms, is_page = (self.transform, *self.then), self.out.suffix == ".html"
         written = [self.out] if is_page else [self.out / name for name in (REPORT, OVERVIEW, METRICS)]
         names = [path.name for path in written]
@@ -146,7 +148,8 @@ class Report:
             check_pair(pair.fixed, pair.moving, must_overlap=False)
             transform = load_chain(transforms, pair.fixed.grid)
             stage("measuring")
-            result = recorded.result(pair, transform, ", then ".join(path.name for path in transforms))
+            name = ", then ".join(path.name for path in transforms)
+            result = record.result(pair, transform, name, self.transform)
             metrics = metrics_of(result, "report")
             stage("writing")
             if is_page:

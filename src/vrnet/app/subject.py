@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vrnet.app.bids import DESCRIBED, DESCRIPTION, IGNORE, IGNORED, NAMES, as_bids, name_pair, name_tracking
 from vrnet.app.cohort import WHOLE, Cohort, missing_lines
 from vrnet.app.console import cohort_progress, exit_if, method_title, print_line, this_command
-from vrnet.app.layouts import DESCRIBED, DESCRIPTION, IGNORE, IGNORED, NAMES, as_bids, name_pair, name_tracking
 from vrnet.app.pair_files import METRICS, notes_on, read_pair, register_files
 from vrnet.app.track import SUMMARY as TRACKING
 from vrnet.app.track import Source, write_results
@@ -178,9 +178,6 @@ def run_list(asked: Cohort, path: Path) -> None:
         check_kept(plan, folder, recipe)
     print_line(*plan_lines(plan, asked.retry))
     tally = do(asked, plan, Task(folder, work, recipe))
-    print_line(
-        *(f"No more work was given to {', '.join(names)}: {reason}" for reason, names in by_reason(tally.stopped))
-    )
     survey = Survey(folder, recipe)  # what is left is found soonest from the end of the list
     if asked.shard != WHOLE and any(survey.state(one).kind not in ENDED for one in reversed(table.subjects)):
         failed = tally.failed + (0 if asked.retry else len(plan.failed))

@@ -1,4 +1,4 @@
-"""`vrnet train`, a learned method made ready; `vrnet prepare`, a data set in one file; `vrnet template`."""
+"""`vrnet train`, a learned method made ready; `vrnet prepare`, a data set in one file."""
 
 import sys
 from dataclasses import dataclass, make_dataclass
@@ -10,7 +10,7 @@ import tyro
 from vrnet.app import arguments as args
 from vrnet.app import console
 from vrnet.app.console import print_line, stage_progress
-from vrnet.errors import BadInput, check_range, counted
+from vrnet.errors import BadInput, counted
 from vrnet.methods.parameters import field_docstrings
 from vrnet.training.settings import PRESETS, Training, settings
 
@@ -158,7 +158,7 @@ class Train:
     ) -> "tuple[PreparedSplit, PreparedSplit, Segmenters] | None":
         """Both splits with channels, and the segmenters that made these; None if their training was stopped."""
         from vrnet.methods.vrnet import Segmenter
-        from vrnet.training.crossfit import crossfit, prepare_channels, take_over
+        from vrnet.training.channels import crossfit, prepare_channels, take_over
 
         folder, where = self.out / "anatomy", (self.device_options.device, self.devices, self.nodes)
         if self.segmenters is not None:
@@ -203,58 +203,3 @@ class Prepare:
             pairs = sum(len(sample.fixed) for sample in part.samples)
             print_line(f"{split}: {counted(len(part.samples), 'subject')}, {counted(pairs, 'pair')}, for {purpose}")
         print_line(f"Wrote {self.out}.")
-
-
-FILES = WEIGHTS, IMAGE, PICTURE, CONFIG = "weights.safetensors", "template.nii.gz", "template.png", "config.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Template:
-    """Make a template: the mean of many images, once all lie alike. No labels are needed.
-
-    Two images of two people then meet on it: `--weights DIR/weights.safetensors` of register, evaluate and cohort.
-    Writes that in DIR, template.nii.gz, template.png, and in config.json who is in it. Every subject gives its fixed
-    image.
-    """
-
-    data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
-    """A data set with one image per subject (hippocampus, acdc3d, cmr3d, phantom3d, manifest), or a file that `vrnet
-    prepare` wrote."""
-    out: args.Folder
-    """The folder to write in; made if it is not there."""
-    split: str = "train"
-    """The split whose images are averaged."""
-    subjects: int | None = None
-    """So many of its subjects, evenly spread over its list; without it, all."""
-    rounds: int = 2
-    """How often all images are brought to the template of the round before."""
-    source_options: args.Group[args.SourceOptions]
-    device_options: args.Group[args.DeviceOptions]
-
-    def run(self) -> None:
-        from vrnet.devices import find_device
-        from vrnet.files import check_folder, exists, write_json
-        from vrnet.images.io import write_image
-        from vrnet.methods.weights import save_weights
-        from vrnet.report.figures import image_figure, save
-        from vrnet.training.template import image_of, make_template
-
-        check_range({"`rounds`": self.rounds}, 1, 20)
-        check_folder(self.out, FILES)
-        if exists(self.out / WEIGHTS):
-            raise BadInput(f"{self.out} holds weights already, of a template or of a network: choose another folder")
-        source, device = self.source_options.source(self.data), find_device(self.device_options.device)
-        with stage_progress() as stage:
-            prepared = source.split(self.split, "training", stage, print_line)
-            chosen = prepared if self.subjects is None else prepared.spread(self.subjects)
-            found, card = make_template(chosen, self.rounds, device, stage("making the template"))
-        image = image_of(found, card)
-        made_by = {"vrnet": card.version, "commit": card.commit, "torch": card.torch, "device": card.device}
-        asked = {"data": self.data, "split": self.split, "rounds": self.rounds, "subjects": chosen.names}
-        write_json({**asked, "provenance": made_by}, self.out / CONFIG)
-        save_weights(found, card, self.out / WEIGHTS, half=True)
-        write_image(image, self.out / IMAGE)
-        save(image_figure(image), self.out / PICTURE)
-        print_line(f"Wrote {WEIGHTS}, {IMAGE}, {PICTURE} and {CONFIG} in {self.out}.")
-        words = f"FIXED MOVING --out DIR --affine rigid --weights {self.out / WEIGHTS}"
-        print_line(f"Register with it (two people rarely lie alike): vrnet register {words}")

@@ -143,7 +143,6 @@ class Tally:
     done: int = 0
     reasons: dict[str, str] = field(default_factory=dict)  # why subjects could not be done, by name
     has_workers: bool = True
-    stopped: dict[str, str] = field(default_factory=dict)  # why workers get no more work, by their addresses
 
     @property
     def failed(self) -> int:
@@ -237,7 +236,6 @@ def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) ->
 
 MAX_UNDER_WAY = 4096  # subjects that the scheduler knows at a time: a list may have hundreds of thousands
 WORKERS_DIED = "the process that did it died several times: too little memory?"
-MAX_UNFIT_IN_TURN = 10  # workers that can do nothing, in turn, before the cluster is given up: new ones may come
 CONNECT_SECONDS = 30.0  # how long a scheduler may take to answer
 THREADS = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"
 SETTINGS = {
@@ -262,7 +260,7 @@ def run_by_dask(
     tally.has_workers = bool(client.nthreads())
     run, ended = unpack_and_run(), as_completed(loop=client.loop)
     under_way: dict[str, Subject] = {}
-    waiting, unfit_in_turn = iter(subjects), 0
+    waiting = iter(subjects)
 
     def submit(more: Sequence[Subject]) -> None:
         packed = [pickle.dumps((do_on_worker, task, one, is_last)) for one in more]
@@ -275,7 +273,7 @@ def run_by_dask(
         for future in ended:
             one = under_way.pop(future.key)
             try:
-                worker, outcome = future.result(timeout=10)
+                outcome = future.result(timeout=10)
             except TimeoutError:  # its worker has died, or the scheduler, with what came of it; the folder knows
                 submit([one])
                 continue
@@ -285,67 +283,44 @@ def run_by_dask(
             except CancelledError as error:
                 advice = "start it again, then this command: what is done stays done"
                 raise BadInput(f"{place} went away: {advice}") from error
+            except Exception as error:  # of the machine: a subject that cannot be done is an outcome
+                said = f"{reason_of(error)}: stop that worker, or install the same vrnet for all"
+                raise BadInput(f"a worker of {place} can do nothing: {said}; what is done stays done") from error
             tally.has_workers = True
             # Many at once: Dask lets them wait in the scheduler, where no worker's death is blamed on them.
             if len(under_way) < MAX_UNDER_WAY / 2 and (more := [*islice(waiting, MAX_UNDER_WAY // 2)]):
                 submit(more)
-            if isinstance(outcome, Outcome):
-                unfit_in_turn = 0
-                yield outcome
-            elif not all(map(os.path.exists, one.files.values())):  # no fault of the worker
-                yield task(one, is_last)
-            else:
-                unfit_in_turn += 1
-                tally.stopped[worker] = outcome
-                client.retire_workers([worker])
-                if unfit_in_turn == MAX_UNFIT_IN_TURN or not {*client.nthreads()} - {*tally.stopped}:
-                    raise BadInput(f"no worker of {place} can do anything: {outcome}: what is done stays done")
-                submit([one])
+            yield outcome
     finally:
         with suppress(Exception):  # what is under way ends by itself, and is kept
             client.cancel([*ended.futures], force=True)
 
 
-def unpack_and_run() -> Callable[[bytes], tuple[str, Outcome | str]]:
-    """A function that gives the address of its worker, and what came of a packed subject; or why that worker is unfit.
-
-    It knows nothing of vrnet, since workers that have none, or another one, would hang if Dask unpacked what is to do.
-    It is inside another function, so that Dask sends it as it is, and not by its name."""
+def unpack_and_run() -> Callable[[bytes], Outcome]:
+    """A function that does a packed subject. It knows nothing of vrnet, since workers that have none, or another one,
+    would hang if Dask unpacked what is to do; and it is inside another, so that Dask sends it as it is, not by name."""
 
     @no_type_check
     def run(packed):
         import pickle
 
-        from distributed import get_worker
-
-        try:
-            do, *arguments = pickle.loads(packed)
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            return get_worker().address, f"vrnet cannot be loaded there ({said}): install the same for all workers"
-        return get_worker().address, do(*arguments)
+        do, *arguments = pickle.loads(packed)
+        return do(*arguments)
 
     return run
 
 
-def do_on_worker(task: Task, subject: Subject, is_last: bool) -> Outcome | str:
-    """Do a subject; or say that this process has another vrnet than the one that asks, or does not see the files."""
+def do_on_worker(task: Task, subject: Subject, is_last: bool) -> Outcome:
+    """Do a subject; UnfitMachine if this process has another vrnet than the one that asks."""
     from distributed import get_worker
 
-    node, asked = platform.node(), task.recipe.get("commit")
-    if (wanted := task.recipe.get("vrnet", __version__)) != __version__:
-        return f"{node} has vrnet {__version__}, not {wanted}: install the same everywhere"
-    if asked is not None and not may_be_same_commit(asked, commit()):
-        return f"{node} has commit {commit()} of vrnet, not {asked}: use the same everywhere"
-    if gone := [path for path in subject.files.values() if not os.path.exists(path)]:
-        return f"{node} does not see {gone[0]}: is its file system mounted?"
+    asked, own = ((task.recipe.get("vrnet", __version__), task.recipe.get("commit")), (__version__, commit()))
+    if asked[0] != own[0] or (asked[1] is not None and not may_be_same_commit(asked[1], own[1])):
+        raise UnfitMachine(f"{platform.node()} has vrnet {own[0]}, commit {own[1]}, not {asked[0]}, {asked[1]}")
     worker = str(get_worker().name)
     if worker.isdigit() and "CUDA_VISIBLE_DEVICES" not in os.environ:  # several GPUs are given out in turn
         import torch
 
         if (gpus := torch.cuda.device_count()) > 1:
             torch.cuda.set_device(int(worker) % gpus)
-    try:
-        return task(subject, is_last)
-    except UnfitMachine as error:
-        return str(error)
+    return task(subject, is_last)

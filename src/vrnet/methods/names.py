@@ -279,7 +279,7 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     if is_bundled(alone):
         method = load_bundled(alone).card.method
         if files.template_shape(method):
-            raise BadInput(f"{alone} has nothing to learn: `vrnet template` makes others, of your own images")
+            raise BadInput(f"{alone} has nothing to learn: benchmarks/template.py makes others")
         raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
     if alone != name:
         raise BadInput(f"networks are averaged in use, not in training: train {alone}")

@@ -1,38 +1,79 @@
-"""What the paper claims, and what the rows of results/ say of it: OUT/claims.csv, and a page of it in OUT/README.md.
+"""What the paper claims, and what the rows of results/ say of it: OUT/claims.csv, and a page of it in OUT/README.md;
+and methods compared on the same subjects, OUT/comparisons.csv: every comparison that results/notes speaks of.
 
-A claim is data: the runs that it compares, by which measure, and what was published of them. Nothing but what was
-published is typed. A claim whose runs are not measured says so."""
+Both are data, in lists/. A claim is the runs that it compares, by which measure, and what was published of them.
+Nothing but what was published is typed. Comparisons are pairs of runs, in families: what Holm's correction counts
+together. A run is named as in rows.csv, PROTOCOL/RUN; without its seed it is the mean over all seeds. A claim whose
+runs are not measured says so."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from vrnet.files import Row, exists, read_rows, write_bytes, write_rows
-from vrnet.paper.comparisons import (
-    FEWER,
-    ITERATIVE,
-    RC_NETS,
-    Found,
-    Names,
-    compare,
-    comparison_rows,
-    cycles,
-    layouts,
-    names,
-    short,
-    volumes,
-)
-from vrnet.paper.specs import DECIMALS, published_values
-from vrnet.paper.statistics import MARGINS, holm
+from vrnet.paper.results import read_runs
+from vrnet.paper.specs import DECIMALS, LISTS, published_values
+from vrnet.paper.statistics import MARGINS, Estimate, estimate_mean, holm, p_value, units_of
 from vrnet.paper.tables import DEVICES, read_times, signed
 
 UNITS = {"dice": "", "hd": " mm", "folding": " %"}
 LEVEL = 0.05
+Names = tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """A mean over subjects, or that of a paired difference, and what it is of."""
+
+    estimate: Estimate
+    p: float
+    subjects: int
+    seeds: str
+    runs: list[str]
+
+
+def compare(out: Path, data: str, measure: str, ours: Names, others: Names = ()) -> Found | None:
+    """The mean of `ours` minus that of `others`, paired by subject; None where a run is not measured."""
+    known = {"/".join(key): run for key, run in read_runs(out / data).items()}
+    runs = {  # itself, or all its seeds
+        name: [run for run in known if re.fullmatch(re.escape(name) + r"(_seed\d+)?", run)] for name in (*ours, *others)
+    }
+    if not all(runs.values()):
+        return None
+    every = [run for found in runs.values() for run in found]
+    subjects = [row["subject"] for row in known[every[0]].cells]
+    cells = {run: {row["subject"]: float(row[measure] or "nan") for row in known[run].cells} for run in every}
+    means = {name: np.mean([[cells[run][s] for s in subjects] for run in runs[name]], axis=0) for name in runs}
+    x = np.mean([means[name] for name in ours], axis=0)
+    if others:
+        x = x - np.mean([means[name] for name in others], axis=0)
+    units = units_of(data, subjects)
+    seeds = sorted({len(found) for name, found in runs.items() if "alpha" in name})
+    return Found(estimate_mean(x, units), p_value(x, units), len(x), " and ".join(map(str, seeds)) or "–", every)
+
+
+def comparison_rows(out: Path) -> Iterator[Row]:
+    """The rows of comparisons.csv: the first run minus the second in Dice and in mm, with 95 % intervals, p with Holm's
+    correction for the family, and whether both are equivalent. Pairs that are not measured are left out."""
+    families: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for asked in read_rows(LISTS / "comparisons.csv", "one row per pair of runs"):
+        families.setdefault((asked["family"], asked["data"]), []).append((asked["first"], asked["second"]))
+    for (family, data), pairs in families.items():
+        rows: dict[tuple[str, str], Row] = {}
+        for kind, margin in MARGINS.items():
+            tried = {pair: compare(out, data, f"{kind}_mean", pair[:1], pair[1:]) for pair in pairs}
+            found = {pair: one for pair, one in tried.items() if one}
+            p = holm({pair: one.p for pair, one in found.items()})
+            for pair, one in found.items():
+                row = rows.setdefault(pair, {"family": family, "data": data, "first": pair[0], "second": pair[1]})
+                mean, low, high, *_ = (round(value, 4) for value in one.estimate)
+                row |= {"n": one.subjects, "seeds": one.seeds, kind: mean, f"{kind}_low": low, f"{kind}_high": high}
+                row[f"{kind}_p"] = f"{p[pair]:.2g}"
+                row[f"{kind}_equivalent"] = "yes" if one.estimate.is_within(margin) else "no"
+        yield from rows.values()
 
 
 @dataclass(frozen=True)
@@ -65,60 +106,16 @@ class Claim:
         return [(self.ours, (other,)) for other in self.others]
 
 
-VRNET, VRNET_3D = cycles("R-L1-3x2"), volumes("U-L1-2x1")
-VRNETS, LAYOUTS = "R-L1 U-L1 R-L2 U-L2", "1x1 2x1 2x2 3x2"
-FIRST = "_alpha0.05_seed0_5subjects"
-MEASURES = {"Dice": "dice_mean", "distance": "hd_mean"}
-RIVALS = {
-    "VoxelMorph": cycles("VoxelMorph"),
-    "RC-Net of 2 to 6 cascades": cycles(RC_NETS),
-    "FFD and TV-L1": ITERATIVE[:2],
-}
-ABLATION, STARTS, VOLUMES = "tables/ablation.md", "tables/initialisation.md", "tables/acdc3d.md"
-CLAIMS = (
-    *(Claim(f"{word} of R-L1-3x2", measure, VRNET, (), "acdc", test="value") for word, measure in MEASURES.items()),
-    *(Claim(f"better than {rival}, {word}", measure, VRNET, runs, "acdc")
-      for (rival, runs), (word, measure) in product(RIVALS.items(), MEASURES.items())),
-    Claim("better than Siamese, Dice", "dice_mean", VRNET, names("cycles", "Siamese_alpha0.02"), "acdc"),
-    Claim("better than Siamese, small networks, Dice", "dice_mean", short("R-L1-3x2"),
-          names("short", "Siamese-w16_alpha0.02"), "acdc", "tables/acdc.md"),
-    Claim("fewer folds than RC-Net of 2 to 6 cascades", "folding_percent", VRNET, cycles(RC_NETS), "acdc"),
-    Claim("RC-Net overfits with cascades: 2 better than 6, Dice", "dice_mean", cycles("2xRC-Net"), cycles("6xRC-Net"),
-          "acdc"),
-    Claim("VR-Net gains by cascades: 3x2 better than 1x1, Dice", "dice_mean", layouts(VRNETS, "3x2"),
-          layouts(VRNETS, "1x1"), "ablation_acdc", ABLATION),
-    Claim("data-efficient: better than 3xRC-Net with 5, 10 and 20 subjects, Dice", "dice_mean",
-          tuple(f"short/R-L1-3x2-w16_alpha0.1{end}" for end in FEWER),
-          tuple(f"short/3xRC-Net-w16_alpha0.1{end}" for end in FEWER), "claimed", "figures/efficiency.csv"),
-    Claim("data-efficient: the same at the paper's width", "dice_mean", names("cycles", "R-L1-3x2", FIRST),
-          names("cycles", "3xRC-Net", FIRST), "claimed", "figures/efficiency.csv"),
-    Claim("L1 and L2 are on a par, Dice", "dice_mean", layouts("R-L1 U-L1", LAYOUTS), layouts("R-L2 U-L2", LAYOUTS),
-          "ablation_acdc", ABLATION, "equal"),
-    Claim("residual better than plain denoisers in 2D, Dice", "dice_mean", layouts("R-L1 R-L2", LAYOUTS),
-          layouts("U-L1 U-L2", LAYOUTS), "ablation_acdc", ABLATION),
-    Claim("Θ2 slightly better than Θ1, Dice", "dice_mean", short("R-L2-6x1"), short("R-L2-6x1-T1"), "slightly",
-          "figures/parameterisations.csv"),
-    Claim("α .05 better than 0, .005, .1 and .5, distance", "hd_mean", names("short", "R-L1-3x2-w16_alpha0.05_seed0"),
-          names("short", " ".join(f"R-L1-3x2-w16_alpha{alpha}_seed0" for alpha in (0, 0.005, 0.1, 0.5))), "best",
-          "figures/alpha.csv"),
-    *(Claim(f"a U-Net's start better than noise and zeros, {word}", measure, short("R-L2-6x1"),
-            short("R-L2-6x1-noise R-L2-6x1-zeros"), "initialisation_ukbb", STARTS)
-      for word, measure in MEASURES.items()),
-    *(Claim(f"3D: {claim}", measure, ours, others, "cmr3d", VOLUMES, data="acdc3d")
-      for claim, measure, ours, others in (
-          ("plain better than residual, Dice", "dice_mean", VRNET_3D, volumes("R-L1-2x1")),
-          ("VR-Net better than VoxelMorph, Dice", "dice_mean", VRNET_3D, volumes("VoxelMorph")),
-          ("better than RC-Net of 2 and 3 cascades, Dice", "dice_mean", VRNET_3D, volumes("2xRC-Net 3xRC-Net")),
-          ("better than FFD, distance", "hd_mean", VRNET_3D, ITERATIVE[:1]),
-          ("FFD better than VR-Net, Dice", "dice_mean", ITERATIVE[:1], VRNET_3D),
-      )),
-)  # fmt: skip
+CLAIMS = [
+    Claim(**row | {"ours": tuple(row["ours"].split()), "others": tuple(row["others"].split())})
+    for row in read_rows(LISTS / "claims.csv", "one row per claim")
+]
 PUBLISHED_OF = {"initialisation_ukbb": ", UK Biobank", "cmr3d": ", 3D CMR"}
 """What the published numbers of a table are of, where ours are of ACDC."""
 PRIVATE = "cannot be (data private)"
 OTHERS = (
     ("Table III: methods on UK Biobank", "table", "–", PRIVATE, "tables/acdc_cycles.md"),
-    ("Table V: methods on 3D CMR (rows 3D: ACDC)", "table", "–", PRIVATE, VOLUMES),
+    ("Table V: methods on 3D CMR (rows 3D: ACDC)", "table", "–", PRIVATE, "tables/acdc3d.md"),
     ("Figures 1, 2: architecture", "figures", "not drawn", "rows lack", "notes/pictures.md"),
     ("Figure 4: hearts compared", "figure", "a phantom", "partly", "figures/visual_phantom.csv"),
     ("Figure 5: box plots", "figure", "ACDC in 2D", "partly", "figures/boxplots.csv"),

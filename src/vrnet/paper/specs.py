@@ -1,6 +1,7 @@
 """The paper's tables, as data: which methods on which images, and what is spent on a learned method."""
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,23 +11,12 @@ from vrnet.data.dataset import Phantoms
 from vrnet.data.protocols import Purpose
 from vrnet.files import read_rows
 from vrnet.methods.external import FFD, Demons, SyN
-from vrnet.methods.method import AVERAGED, Method, Trainable
+from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import parse
-from vrnet.methods.vrnet import PAPER
 from vrnet.training.settings import IN_SPACE, PRESETS, Augmentation, Training
 
-ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
+LISTS = Path(__file__).parent / "lists"
 RC_NETS = tuple(f"{n}xRC-Net" for n in range(2, 8))
-NETWORKS_3D = (
-    "VoxelMorph", "2xRC-Net", "3xRC-Net", "R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1",
-)  # fmt: skip
-HALF_2D = ("4xRC-Net-half-w32", "D-L2-3x1-half-w32")
-HALF_3D = ("4xRC-Net-half-w16", "D-L2-3x1-half-w16")
-PARTS = tuple(
-    f"{denoiser}-{part}"
-    for denoiser in "CD"
-    for part in ("L2-3x1", "none-3x1", "L2-3x1-frozen", "L2-3x1(theta=1.0)", "L2-3x1-released")
-)
 OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
 
 
@@ -48,45 +38,19 @@ class TableSpec:
     """Another data set whose published numbers are shown too."""
 
 
-TABLES = {
-    "ablation": TableSpec("Configurations of VR-Net", "acdc", tuple(map(str, PAPER)), measures=OVERLAP,
-                          also_published="ukbb"),
-    "parts": TableSpec("What the parts of image-aware VR-Nets bring", "acdc", PARTS, measures=OVERLAP),
-    "initialisation": TableSpec("What VR-Net starts from", "acdc", ("R-L2-6x1", "R-L2-6x1-noise", "R-L2-6x1-zeros"),
-                                measures=OVERLAP, also_published="ukbb"),
-    "acdc": TableSpec("Methods on ACDC", "acdc",
-                      ("identity", *ITERATIVE, "Siamese", "VoxelMorph", "VoxelMorph-w32", *RC_NETS, "R-L1-3x2",
-                       "R-L2-6x1", "C-L2-3x1", "C-L2-6x1"), reference="R-L1-3x2", has_times=True),
-    "matched": TableSpec("Networks of 7.8 million parameters on ACDC, trained alike", "acdc",
-                         ("identity", *ITERATIVE, "VoxelMorph-w32", "4xRC-Net-w16", "D-L2-3x1-w16"),
-                         reference="D-L2-3x1-w16"),
-    "matched_half": TableSpec("Networks of 7.7 million parameters at half resolution on ACDC, trained alike", "acdc",
-                              ("identity", *ITERATIVE, *HALF_2D), reference=HALF_2D[1]),
-    "averaged": TableSpec("Networks of 7.7 or 7.8 million parameters on ACDC, asked once and averaged", "acdc",
-                          ("identity", *ITERATIVE,
-                           *(n + average for n in ("4xRC-Net-w16", *HALF_2D) for average in ("", AVERAGED))),
-                          reference=HALF_2D[1] + AVERAGED),
-    "smoothness": TableSpec("Smoothness by forward or central differences", "acdc",
-                            ("VoxelMorph", "R-L1-3x2", "C-L2-3x1"), measures=OVERLAP),
-    "ukbb": TableSpec("Methods on UK Biobank", "ukbb",
-                      ("identity", "FFD", "TV-L1", "Siamese", "VoxelMorph", *RC_NETS, "R-L2-6x1", "C-L2-3x1"),
-                      fallback="phantom", reference="R-L2-6x1"),
-    "cmr3d": TableSpec("Methods on 3D cardiac MR", "cmr3d", ("identity", *ITERATIVE, *NETWORKS_3D),
-                       fallback="phantom3d", reference="U-L1-2x1"),
-    "acdc3d": TableSpec("Methods on whole stacks of ACDC, 3D", "acdc3d",
-                        ("identity", *ITERATIVE, "Gaussian-LNCC", *NETWORKS_3D, *HALF_3D),
-                        reference="Gaussian-LNCC", also_published="cmr3d"),
-    "hippocampus": TableSpec("Methods between subjects: hippocampi", "hippocampus",
-                             ("identity", *ITERATIVE, "VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1"),
-                             reference="U-L1-2x1"),
-    "hippocampus_half": TableSpec("Networks at half resolution and solvers between subjects: hippocampi",
-                                  "hippocampus", ("identity", *ITERATIVE, "Gaussian-LNCC", *HALF_3D),
-                                  reference="Gaussian-LNCC"),
-}  # fmt: skip
+def read_tables() -> dict[str, TableSpec]:
+    found = tomllib.loads((LISTS / "tables.toml").read_text(encoding="utf-8"))
+    for spec in found.values():
+        spec |= {name: tuple(spec[name].split()) for name in ("methods", "measures") if name in spec}
+    return {name: TableSpec(**spec) for name, spec in found.items()}
+
+
+TABLES = read_tables()
 REPEATED_SUBJECTS = {data: {"patient076": "patient074"} for data in ("acdc", "acdc3d", "stacks")}
 """By data set, subjects whose images are those of another one, with other masks."""
 TIMED_METHODS = (
-    *ITERATIVE, "Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1", "R-L2-2x1", "R-L2-6x1",
+    "FFD", "TV-L1", "Demons", "SyN", "Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1",
+    "R-L2-2x1", "R-L2-6x1",
 )  # fmt: skip
 UNTIMED = ("7xRC-Net", 3), ("R-L2-6x1", 3), ("Siamese", 3)
 """Deep cascades, which need too much memory for volumes, and a network of 2D: methods and dimensions."""
@@ -154,8 +118,6 @@ class Budget:
     """Methods that have other parameters here than the tuned ones, by the names that tables give them."""
     trained_as: Mapping[str, Purpose] = field(default_factory=dict)
     """By data set, what training subjects are prepared for, if not for training."""
-    timing_seconds: float = 2.0
-    """How long a method is timed, after one pair to warm up."""
     data_sets: Mapping[str, str] = field(default_factory=dict)
     """By data set, the one that is read in its place: the same subjects, measured alike, with more to train on."""
     beside: "tuple[str, Budget] | None" = None
@@ -228,7 +190,6 @@ QUICK = Budget(
         3: Phantoms("phantom3d", (16, 16, 16), 9.0, {"train": 2, "val": 1, "test": 3}),
     },
     {"FFD": FFD(spacing=40.0, levels=1, iterations=5), "Demons": Demons(iterations=(5,)), "SyN": SyN(iterations=(5,))},
-    timing_seconds=0.0,
 )
 
 

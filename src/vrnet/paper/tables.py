@@ -3,27 +3,20 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from time import perf_counter
 from typing import TypeVar, cast
 
 import numpy as np
-import torch
-from torch import nn
 
-from vrnet.devices import capture_graph, channels_last, describe_device, synchronise, threads_for
-from vrnet.errors import BadInput, Stage, counted, shape_text, warn_of_input
-from vrnet.files import Row, columns_of, csv_text, exists, read_rows, write_bytes, write_rows
+from vrnet.errors import BadInput, counted, shape_text, warn_of_input
+from vrnet.files import Row, columns_of, csv_text, exists, read_rows, write_bytes
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
 from vrnet.paper import specs
 from vrnet.paper.results import Entry, Results, Study, choose_alphas, file_name, has_choice, tried_by_all
 from vrnet.paper.specs import BUDGETS, TIMED_PHANTOMS, Budget, TableSpec, Value, published_values
 from vrnet.paper.statistics import MARGINS, estimate_mean, holm, p_value, units_of
-from vrnet.phantom import Phantom, phantom
-from vrnet.provenance import versions
 
 # A table as it is printed: in Markdown, LaTeX and CSV.
 
@@ -233,10 +226,10 @@ def build_table(
     if left_out:
         notes.append(f'Not measured yet, budget "{results.budget.name}": {", ".join(left_out)}.')
     title = spec.title if study.data == spec.data else f"{spec.title}: measured on {study.data}, not on {spec.data}"
-    return Table(title, list(entries), build_columns(name, results, entries, measured_only), notes)
+    return Table(title, list(entries), build_columns(name, results, entries), notes)
 
 
-def build_columns(name: str, results: Results, entries: Entries, known_only: bool = False) -> list[Column]:
+def build_columns(name: str, results: Results, entries: Entries) -> list[Column]:
     """Measures; their significance where all are shown; seconds per pair; what another budget has, or was published."""
     spec, rows = specs.TABLES[name], {method: results.mean_rows(group) for method, group in entries.items()}
     measured = columns_of([subjects[0] for subjects in rows.values()])
@@ -249,9 +242,8 @@ def build_columns(name: str, results: Results, entries: Entries, known_only: boo
     if spec.has_times:
         timed = {n: group[0].method for n, group in entries.items() if n != "identity" and not group[0].is_averaged}
         for device, label in DEVICES.items():
-            seconds = partial(seconds_per_pair, results.out, results.budget)
-            times = {n: seconds(m, results.d, device, known_only) for n, m in timed.items()}
-            columns.append(Column(f"s {label}", times))
+            seconds = {n: seconds_per_pair(results.out, results.budget, m, results.d, device) for n, m in timed.items()}
+            columns.append(Column(f"s {label}", seconds))
     if results.budget.beside:
         label, budget = results.budget.beside
         other = replace(results, budget=budget)
@@ -319,79 +311,45 @@ def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
     return [f"Parameters other than the tuned ones: {', '.join(changed)}."] if changed else []
 
 
-# Seconds per pair, one pair at a time: networks need no trained weights for that. OUT/runtime/DEVICE.csv keeps them.
-
-FOLDER = "runtime"
-MAX_TIMED_PAIRS = 20
+# Seconds per pair, one pair at a time: OUT/runtime/DEVICE.csv, which benchmarks/runtime.py writes.
 
 
-def seconds_per_pair(
-    out: Path, budget: Budget, method: Method, d: int, device: str, known_only: bool = False
-) -> str | None:
-    """As measured before, or else now, to three digits; None where the method has no such device here."""
-    images = (budget.phantoms or TIMED_PHANTOMS)[d]
-    name, size, kept = file_name(method), shape_text(images.shape), read_times(out, device)
-    known = [row["seconds"] for row in kept if (row["method"], row["shape"]) == (name, size)]
-    if not known:
-        if known_only or (device == "cuda" and not (torch.cuda.is_available() and "cuda" in method.devices)):
-            return None
-        place = torch.device(device)
-        pair = phantom(7, images.shape, images.spacing)
-        known = [measure_seconds(method, pair, place, budget.timing_seconds)]
-        row = {"method": name, "shape": size, "seconds": known[0], "hardware": describe_device(place), **versions()}
-        write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), out / FOLDER / f"{device}.csv")
-    return f"{known[0]:.3g}"
+def seconds_per_pair(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
+    """What was measured, to three digits."""
+    key = file_name(method), shape_text((budget.phantoms or TIMED_PHANTOMS)[d].shape)
+    known = [row["seconds"] for row in read_times(out, device) if (row["method"], row["shape"]) == key]
+    return f"{known[0]:.3g}" if known else None
 
 
 def read_times(out: Path, device: str) -> list[Row]:
-    """What was measured before on a device of that name, one row per method and shape."""
-    path = out / FOLDER / f"{device}.csv"
+    """One row per method and shape."""
+    path = out / "runtime" / f"{device}.csv"
     rows = read_rows(path, "one row per method and shape") if exists(path) else []
     try:
         return [row | {"seconds": float(row["seconds"]), "hardware": row["hardware"]} for row in rows]
     except (KeyError, ValueError) as error:
-        raise BadInput(f"{path} is not as vrnet writes it: remove it, and it is measured again") from error
+        raise BadInput(f"{path} is not as benchmarks/runtime.py writes it: remove it, and measure again") from error
 
 
-def measure_seconds(method: Method, pair: Phantom, device: torch.device, timing_seconds: float) -> float:
-    """Mean seconds per pair over what `timing_seconds` allow, after one pair to warm up."""
-    d, images = len(pair.spacing), (pair.fixed.to(device), pair.moving.to(device))
-    find = method.build(d, device)
-    register = partial(find, *images, pair.spacing)
-    with torch.inference_mode(), threads_for(method.is_network, images[0].numel()):
-        if method.is_network:
-            model = cast(nn.Module, find).eval()
-            if device.type == "cuda":  # recorded first
-                graph = capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, pair.spacing), *images)
-                register = partial(graph, *images)
-        register()
-        synchronise(device)
-        done, start = 0, perf_counter()
-        while done == 0 or (perf_counter() - start < timing_seconds and done < MAX_TIMED_PAIRS):
-            register()
-            synchronise(device)
-            done += 1
-        return (perf_counter() - start) / done
-
-
-def build_runtime_table(out: Path, budget: Budget, stage: Stage) -> Table:
-    """Seconds per pair of every method, in 2D and 3D, on the CPU and on a GPU, beside the published ones.
-
-    Networks are as wide as the paper's, but on the phantoms of a budget as wide as that says."""
+def timed_methods(budget: Budget) -> dict[str, dict[int, Method]]:
+    """{name: {dimension: method}}: networks are as wide as the paper's; on phantoms of a budget, as wide as it says."""
     widths = budget if budget.phantoms else BUDGETS["paper"]
-    methods = {
+    return {
         name: {d: widths.method(name, d) for d in (2, 3) if (name, d) not in specs.UNTIMED}
         for name in specs.TIMED_METHODS
     }
+
+
+def build_runtime_table(out: Path, budget: Budget) -> Table:
+    """Seconds per pair of every method, in 2D and 3D, on the CPU and on a GPU, beside the published ones."""
+    methods, published = timed_methods(budget), published_values("runtime")
     places = [(d, device) for d in (2, 3) for device in DEVICES]
-    ours: dict[tuple[int, str], dict[str, Cell]] = {place: {} for place in places}
-    tick = stage("timing")
-    for number, (name, by_d) in enumerate(methods.items()):
-        tick(number / len(methods))
-        for d, device in places:
-            if d in by_d:
-                ours[d, device][name] = seconds_per_pair(out, budget, by_d[d], d, device)
-    published = published_values("runtime")
+    ours = {
+        (d, device): {
+            name: seconds_per_pair(out, budget, by_d[d], d, device) for name, by_d in methods.items() if d in by_d
+        }
+        for d, device in places
+    }
     theirs = {(d, device): {name: published[name].get(f"{d}D_{device}") for name in methods} for d, device in places}
     columns = [
         Column(f"{d}D {DEVICES[device]}{said}", cells[d, device])
@@ -400,6 +358,8 @@ def build_runtime_table(out: Path, budget: Budget, stage: Stage) -> Table:
     ]
     shapes = [shape_text(images.shape) for images in (budget.phantoms or TIMED_PHANTOMS).values()]
     rows = [row for device in DEVICES for row in read_times(out, device) if row["shape"] in shapes]
+    if not rows:
+        raise BadInput(f"nothing is timed in {out}: run benchmarks/runtime.py, which writes runtime/cpu.csv there")
     notes = [
         f"One pair at a time: {' and '.join(shapes)}.",
         *parameter_notes({name: list(by_d.values()) for name, by_d in methods.items()}),
@@ -408,5 +368,5 @@ def build_runtime_table(out: Path, budget: Budget, stage: Stage) -> Table:
     return Table("Seconds a pair", list(methods), columns, notes)
 
 
-OTHER_TABLES: dict[str, Callable[[Path, Budget, Stage], Table]] = {"runtime": build_runtime_table}
+OTHER_TABLES: dict[str, Callable[[Path, Budget], Table]] = {"runtime": build_runtime_table}
 """Tables that are of no data set, and have no TableSpec."""

@@ -24,10 +24,17 @@ from vrnet.verdict.rules import WORDS
 class Picture(Figure):
     """A figure of matplotlib; in a notebook it is drawn where it is the last value of a cell."""
 
-    def _repr_png_(self) -> bytes:
+    def png(self, dpi: int = 80) -> bytes:
         file = BytesIO()
-        self.savefig(file, dpi=80, format="png")
+        self.savefig(file, dpi=dpi, format="png")
         return file.getvalue()
+
+    _repr_png_ = png
+
+
+def data_address(file: bytes, kind: str = "png") -> str:
+    """A file written out in the page itself."""
+    return f"data:image/{kind};base64,{b64encode(file).decode()}"
 
 
 # The colours of figures and pages: one source, so that both read alike. Colour maps are matplotlib's.
@@ -114,7 +121,7 @@ def encode_sheet(slices: UInt8[ndarray, "w h n"], kind: str = "PNG") -> str:
     picture = tiles.reshape(-1, across, h, w).swapaxes(1, 2).reshape(-1, across * w)
     file = BytesIO()
     Image.fromarray(picture).save(file, kind, quality=90)
-    return f"data:image/{kind.lower()};base64,{b64encode(file.getvalue()).decode()}"
+    return data_address(file.getvalue(), kind.lower())
 
 
 def sheet_columns(n: int) -> int:

@@ -1,6 +1,5 @@
 """Pictures of a registration. Axis 0 of an array runs across the picture and axis 1 down it, as in ITK and NIfTI."""
 
-from base64 import b64encode
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -20,7 +19,7 @@ from vrnet.images.image import Cine, Image
 from vrnet.images.transforms import Transform
 from vrnet.registration.pair import PairResult
 from vrnet.report import drawing, measures
-from vrnet.report.drawing import Tile, Window, join_tiles, motion_colours, quantise, window_of
+from vrnet.report.drawing import Picture, Tile, Window, join_tiles, motion_colours, quantise, window_of
 from vrnet.report.pair import Deformation, PageSlices, View, deformation, orient_for_viewing, turn_array, viewing_order
 from vrnet.verdict.rules import WORDS, Verdict
 
@@ -179,12 +178,12 @@ def save(figure: Figure, path: Path) -> None:
 
 # Cards: what a notebook shows of a result, as HTML that needs nothing else. Names of files never become code.
 
-CARD_SIDE_PIXELS = 176  # of the longer side of each picture
+CARD_SIDE_PIXELS = 176  # of the longer side of each picture of a pair
 
 
 def card(title: str, facts: Mapping[str, str], png: bytes, caption: str = "", verdict: Verdict | None = None) -> str:
     """A title, a verdict, a PNG file with what it shows, and a table of names and values."""
-    shown = {"picture": b64encode(png).decode(), "caption": caption}
+    shown = {"picture": drawing.data_address(png), "caption": caption}
     return drawing.render_template("card.html", title=title, facts=facts, verdict=verdict, **shown)
 
 
@@ -192,37 +191,31 @@ def pair_card(result: PairResult) -> str:
     """Fixed, moving, warped and motion in the main slice, with the verdict and the few numbers that say how good."""
     flat, size = main_cut(View.of(result)), " x ".join(map(str, result.grid.shape))
     rows = measures.headline(result.measures, result.unit, result.compares_structure)
+    longest = float(np.hypot(*flat.motion_mm).max()) or 1.0
+    motion = quantise(motion_colours(*flat.motion_mm, longest), 0.0, 1.0)
     return card(
         f"Registration by {result.method}, {size} voxels",
         {row.name: row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}" for row in rows},
-        join_tiles([*image_tiles(flat), motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
+        join_tiles([*image_tiles(flat), motion], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
         "From left to right: fixed, moving, warped, motion (hue is direction).",
         result.verdict,
     )
 
 
 def image_card(image: Image, title: str = "") -> str:
-    """The picture, or of a volume its middle slice."""
-    flat, spacing = middle_slice(image.array, image.grid)
-    return card(
-        title or repr(image),
-        {"range": f"{image.array.min():.4g} to {image.array.max():.4g}"},
-        join_tiles([quantise(flat, *window_of([flat], IMAGE_PERCENTILES))], spacing, CARD_SIDE_PIXELS),
-        "" if image.array.ndim == 2 else "The middle slice.",
-    )
+    """The picture, or of a volume its middle slices."""
+    facts = {"range": f"{image.array.min():.4g} to {image.array.max():.4g}"}
+    return card(title or repr(image), facts, image_figure(image).png())
 
 
 def transform_card(transform: Transform) -> str:
-    """The motion in the slice that moves most, and how far and how much it deforms."""
-    whole, k = busiest_slice(transform)
-    flat, length, det = whole.cut(k), np.linalg.norm(transform.displacement, axis=0), transform.jacobian()
+    """The slice that moves most, and how far and how much all of it deforms."""
+    length, det = np.linalg.norm(transform.displacement, axis=0), transform.jacobian()
     facts = {
         "displacement": f"{length.mean():.3g} mm in the mean, {length.max():.3g} mm at most",
         "Jacobian determinant": f"{det.min():.3g} to {det.max():.3g}",
     }
-    picture = join_tiles([motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS)
-    where = "." if whole.fixed.ndim == 2 else f", slice {k + 1}."
-    return card(repr(transform), facts, picture, f"Motion (hue is direction){where}")
+    return card(repr(transform), facts, transform_figure(transform).png())
 
 
 # Pictures of what is not a registered pair: an image, a cine, a transform.
@@ -233,7 +226,7 @@ PANEL_INCHES = 3.4
 MAX_FRAMES = 6  # of a cine that are shown
 
 
-def image_figure(image: Image | Cine) -> Figure:
+def image_figure(image: Image | Cine) -> Picture:
     """The picture; of a volume, the middle slice across each axis, by the name of its plane where the header says how
     the image lies; of a cine, the middle slice at a few frames, evenly through the cycle."""
     shown, grid = {}, image.grid
@@ -256,11 +249,14 @@ def image_figure(image: Image | Cine) -> Figure:
     return figure
 
 
-def transform_figure(transform: Transform) -> Figure:
+def transform_figure(transform: Transform) -> Picture:
     """Deformed grid, motion and Jacobian determinant; for a volume, in the slice that moves most."""
-    whole, k = busiest_slice(transform)
+    blank = np.zeros(transform.grid.shape, np.float32)
+    whole = orient_for_viewing(View(blank, blank, blank, transform.in_voxels(), transform.grid))
+    is_flat = whole.fixed.ndim == 2
+    k = 0 if is_flat else int(np.square(whole.field).sum(axis=(0, 1, 2)).argmax())
     flat = whole.cut(k)
-    figure, axes = panels(3, str(transform) if whole.fixed.ndim == 2 else f"{transform}; slice {k + 1}")
+    figure, axes = panels(3, str(transform) if is_flat else f"{transform}; slice {k + 1}")
     show_grid(axes[0], flat.field)
     show_motion(axes[1], flat.motion_mm, float(np.hypot(*flat.motion_mm).max()) or 1.0)
     show_jacobian(axes[2], deformation(whole.field, k))
@@ -269,16 +265,9 @@ def transform_figure(transform: Transform) -> Figure:
     return figure
 
 
-def busiest_slice(transform: Transform) -> tuple[View, int]:
-    """A transform as a pair that shows nothing, turned as it is viewed, and the slice that moves most."""
-    blank = np.zeros(transform.grid.shape, np.float32)
-    whole = orient_for_viewing(View(blank, blank, blank, transform.in_voxels(), transform.grid))
-    return whole, 0 if whole.fixed.ndim == 2 else int(np.square(whole.field).sum(axis=(0, 1, 2)).argmax())
-
-
-def panels(count: int, title: str) -> tuple[Figure, list[Axes]]:
+def panels(count: int, title: str) -> tuple[Picture, list[Axes]]:
     """A figure with pictures side by side, and no frames around them. A name is shown as it is: $ is no mathematics."""
-    figure = drawing.Picture(figsize=(PANEL_INCHES * count, PANEL_INCHES + 0.5), layout="constrained")
+    figure = Picture(figsize=(PANEL_INCHES * count, PANEL_INCHES + 0.5), layout="constrained")
     figure.suptitle(title, parse_math=False, fontsize=11)
     axes = list(figure.subplots(1, count, squeeze=False)[0])
     for ax in axes:
@@ -317,10 +306,3 @@ def image_tiles(flat: View) -> list[Tile]:
     """Fixed, moving and warped, in the greys of the page."""
     windows = drawing.grey_windows(flat.images)
     return [quantise(image, *windows[name]) for name, image in flat.images.items()]
-
-
-def motion_tile(flat: View) -> Tile:
-    """Motion within the picture: direction is hue and length saturation."""
-    across, down = flat.motion_mm
-    longest = float(np.hypot(across, down).max()) or 1.0
-    return quantise(motion_colours(across, down, longest), 0.0, 1.0)

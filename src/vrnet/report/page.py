@@ -184,11 +184,12 @@ CURVE_WIDTH, CURVE_HEIGHT = 320, 150  # of the plot of energies, in the units of
 def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | None = None) -> Path:
     """Write the page of a registered pair; returns where. `metrics` is the content of metrics.json, if there is one."""
     check_file(path, (".html",))
-    from vrnet.report.segmentation import as_png, outlines_figure
+    from vrnet.report.segmentation import outlines_figure
 
     metrics = result.with_heart(metrics or result.metrics())
     found = result.heart.outlines if "heart" in metrics and result.heart else ()
-    outlines = {role: as_png(outlines_figure(each, 0)) for role, each in zip(("fixed", "moving"), found, strict=False)}
+    pictures = (drawing.data_address(outlines_figure(each, 0).png(110)) for each in found)
+    outlines = dict(zip(("fixed", "moving"), pictures, strict=False))
     text = render_page(View.of(result), metrics, result.energies.tolist(), run_facts(result), outlines)
     write_bytes(text.encode(errors="replace"), path)
     return path

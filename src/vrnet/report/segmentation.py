@@ -1,13 +1,10 @@
 """The page of a segmentation: outlines over the slices, volumes, and of a cine their curves."""
 
-from base64 import b64encode
-from io import BytesIO
 from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from vrnet.cardiac.anatomy import Segmentation, sizes
 from vrnet.errors import counted, numbered
@@ -26,7 +23,7 @@ NAMES = {HEART["RV"]: "right ventricle", HEART["Myo"]: "wall of the left ventric
 COLOURS = drawing.label_colours(sorted(NAMES))
 
 
-def outlines_figure(found: Segmentation, t: int) -> Figure:
+def outlines_figure(found: Segmentation, t: int) -> drawing.Picture:
     """The slices of a frame with outlines, cut to the part around the labels; a dash where there is no confidence."""
     grid, image = found.grid, found.image
     frames = image.frames if isinstance(image, Cine) else image.array[None]
@@ -62,7 +59,7 @@ def outlines_figure(found: Segmentation, t: int) -> Figure:
     return figure
 
 
-def curves_figure(found: Segmentation) -> Figure:
+def curves_figure(found: Segmentation) -> drawing.Picture:
     """Volumes over the cycle, with end-diastole and end-systole marked."""
     image, volumes = found.image, found.volumes
     known = image.times_ms if isinstance(image, Cine) else None
@@ -90,9 +87,11 @@ def write_page(found: Segmentation, path: Path) -> Path:
     if is_cine:
         phases = {f"End-diastole, frame {found.end_diastole + 1}": found.end_diastole,
                   f"End-systole, frame {found.end_systole + 1}": found.end_systole}  # fmt: skip
-    pictures = [(title or "Outlines", as_png(outlines_figure(found, t))) for title, t in phases.items()]
+    pictures = [
+        (title or "Outlines", drawing.data_address(outlines_figure(found, t).png(110))) for title, t in phases.items()
+    ]
     if is_cine and found.volumes.lv_ml.any():
-        pictures.insert(0, ("Volumes over the cycle", as_png(curves_figure(found))))
+        pictures.insert(0, ("Volumes over the cycle", drawing.data_address(curves_figure(found).png(110))))
     headline = [
         (f"{name}, {when.lower()}" if is_cine else name, size)
         for when, parts in sizes(found)
@@ -119,10 +118,3 @@ def write_page(found: Segmentation, path: Path) -> Path:
     )  # fmt: skip
     write_bytes(text.encode(errors="replace"), path)
     return path
-
-
-def as_png(figure: Figure) -> str:
-    """A figure as the data: address of a PNG file."""
-    file = BytesIO()
-    figure.savefig(file, dpi=110, format="png")
-    return f"data:image/png;base64,{b64encode(file.getvalue()).decode()}"

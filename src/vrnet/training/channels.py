@@ -4,10 +4,14 @@ seen it.
 A network that is trained on the probabilities of images which the segmenter has learned by heart trusts them too much:
 elsewhere they are worse. So two segmenters share the training subjects, and each makes the channels of those whom the
 other was trained on. One of all subjects makes those of validation, and of all images at use.
+
+FOLDER/0, FOLDER/1 and FOLDER/all are their runs, each of which goes on where it was left; the channels that they make
+are kept in FOLDER/probabilities.npz.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +23,16 @@ from numpy import ndarray
 from vrnet.data.prepared import PreparedSplit, StoredSamples, write_arrays
 from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput, Progress
-from vrnet.files import exists, sha256
+from vrnet.files import exists, sha256, write_bytes
 from vrnet.methods.method import Trainable
 from vrnet.methods.weights import load_method
 from vrnet.registration.channels import Anatomy
+from vrnet.training.fit import Watch, fit, keep_settings, launch_fabric
+from vrnet.training.run import CONFIG, WEIGHTS, Run
+from vrnet.training.settings import Training
 
-PROBABILITIES = "probabilities.npz"
+HALVES, ALL = ("0", "1"), "all"
+TITLES = {"0": "1st half", "1": "2nd half", ALL: "all subjects"}
 SIDES = "fixed", "moving"
 
 
@@ -39,6 +47,10 @@ class Segmenters:
     of those it was trained on too, to see what cross-fitting brings."""
 
     @property
+    def files(self) -> list[Path]:
+        return [self.all, *(self.halves or ())]
+
+    @property
     def cross_fitted(self) -> bool:
         return self.halves is not None
 
@@ -51,10 +63,63 @@ class Segmenters:
             return self.all
         return self.halves[1 - half_of(subject, trained_on)]
 
+    @classmethod
+    def of_folder(cls, folder: Path, cross_fitted: bool = True) -> "Segmenters":
+        """Those that `crossfit` trained in a folder."""
+        files = [folder / part / WEIGHTS for part in (*HALVES, ALL)]
+        for file in files if cross_fitted else files[2:]:
+            if not exists(file):
+                raise BadInput(f"there is no {file}: give the folder anatomy of a run that was trained with channels")
+        return cls(files[2], (files[0], files[1]) if cross_fitted else None)
+
 
 def half_of(subject: str, subjects: list[str]) -> int:
     """0 at even places of the sorted subjects, 1 at odd ones."""
     return sorted(subjects).index(subject) % 2
+
+
+def subjects_of(part: str, train: PreparedSplit) -> PreparedSplit:
+    """The subjects that a segmenter is trained on."""
+    if part == ALL:
+        return train
+    if len(train.names) < 2:
+        raise BadInput(f"{train.split} of {train.data} has one subject, which cannot be halved: add subjects")
+    return train.choose([name for name in train.names if half_of(name, train.names) == int(part)])
+
+
+def crossfit(
+    segmenter: Trainable, train: PreparedSplit, val: PreparedSplit, settings: Training, folder: Path, *,
+    cross_fitted: bool = True, bar: Callable[[str], AbstractContextManager[Watch]], **options: Any,
+) -> Segmenters | None:  # fmt: skip
+    """Train what is not trained yet; None if that was stopped. `bar` shows a training; the options are those of `fit`.
+
+    Without cross-fitting, only the one of all subjects."""
+    for part in (*HALVES, ALL) if cross_fitted else (ALL,):
+        with bar(f"{segmenter}, {TITLES[part]}") as watch:
+            result = fit(segmenter, subjects_of(part, train), val, settings, folder / part, watch=watch, **options)
+        if not result.is_finished:
+            return None
+    return Segmenters.of_folder(folder, cross_fitted)
+
+
+def take_over(source: Path, folder: Path, train: PreparedSplit, val: PreparedSplit, cross_fitted: bool) -> Segmenters:
+    """The segmenters of another run, copied; BadInput if one of them has seen a subject whose channels it is to make.
+
+    Without cross-fitting, the one of all has seen those to be trained on, and only those of validation count."""
+    given = Segmenters.of_folder(source, cross_fitted)
+    seen = {path: Run(path.parent).config()["subjects"].get(train.split, []) for path in given.files}
+    for name in [*val.names, *(train.names if cross_fitted else ())]:
+        file = given.file_for(name, train.names)
+        if name in seen[file]:
+            told = f"the segmenter in {file.parent} was trained on {name}, whose channels it is to make"
+            raise BadInput(f"{told}: give segmenters of the same training subjects, or leave them out")
+    for path in seen:
+        for name in (WEIGHTS, CONFIG):
+            content, copy = (path.parent / name).read_bytes(), folder / path.parent.name / name
+            if exists(copy) and copy.read_bytes() != content:
+                raise BadInput(f"{folder} has other segmenters than {source}: choose another folder")
+            write_bytes(content, copy)
+    return Segmenters.of_folder(folder, cross_fitted)
 
 
 def take_channels(method: Trainable, count: int) -> Trainable:
@@ -66,14 +131,28 @@ def take_channels(method: Trainable, count: int) -> Trainable:
     return replace(method, channels=count)  # type: ignore[type-var]
 
 
+def prepare_channels(
+    train: PreparedSplit, val: PreparedSplit, segmenters: Segmenters, folder: Path, settings: Training,
+    device: str, devices: int, nodes: int, progress: Progress,
+) -> tuple[PreparedSplit, PreparedSplit]:  # fmt: skip
+    """Both splits with channels, which the first of several processes makes and keeps in the folder."""
+    path = folder / "probabilities.npz"
+    with keep_settings():
+        fabric = launch_fabric(device, devices, nodes, settings)
+        if fabric.is_global_zero:
+            make_channels(train, val, segmenters, path, fabric.device, progress)
+        fabric.barrier()
+    return add_channels(train, val, path)
+
+
 def make_channels(
     train: PreparedSplit, val: PreparedSplit, segmenters: Segmenters, path: Path,
     device: torch.device, progress: Progress = lambda part: None,
 ) -> None:  # fmt: skip
     """Write the probabilities of structures in all images of both splits, in half precision, unless they are there."""
-    made_from = index_of(train, val, segmenters)
+    made_from = {"subjects": [train.names, val.names], "segmenters": [sha256(file) for file in segmenters.files]}
     if exists(path):
-        if read_index(path) != made_from:
+        if json.loads(read_arrays(path, "index")[0].item()) != made_from:
             told = f"{path} was made of other subjects or by other segmenters"
             raise BadInput(f"{told}: resume with the same, or choose another folder")
         return
@@ -97,16 +176,10 @@ def make_channels(
     write_arrays(arrays(), path)
 
 
-def index_of(train: PreparedSplit, val: PreparedSplit, segmenters: Segmenters) -> dict[str, Any]:
-    """What channels depend on: who is in the splits, and the networks."""
-    files = [segmenters.all, *(segmenters.halves or ())]
-    return {"subjects": [train.names, val.names], "segmenters": [sha256(file) for file in files]}
-
-
-def read_index(path: Path) -> Any:
+def read_arrays(path: Path, *names: str) -> list[ndarray]:
     try:
         with np.load(path) as file:
-            return json.loads(file["index"].item())
+            return [file[name] for name in names]
     except Exception as error:
         raise BadInput(f"{path} is damaged: remove it, and resume") from error
 
@@ -115,18 +188,12 @@ def add_channels(train: PreparedSplit, val: PreparedSplit, path: Path) -> tuple[
     """Both splits, with the channels of a file that `make_channels` wrote for them after the channel of each image."""
 
     def add(part: PreparedSplit, place: int) -> PreparedSplit:
-        numbers = {name: number for number, name in enumerate(part.names)}
-
         def read(subject: str) -> Sample:
-            sample = part.read(subject)
-            try:
-                with np.load(path) as file:
-                    arrays = (file[f"{place}/{numbers[subject]}/{side}"].astype(np.float32) for side in SIDES)
-                    p0, p1 = map(torch.from_numpy, arrays)
-                I0, I1 = torch.cat([sample.fixed, p0], dim=1), torch.cat([sample.moving, p1], dim=1)
-                return replace(sample, fixed=I0, moving=I1)
-            except Exception as error:
-                raise BadInput(f"{subject}: {path} is damaged: remove it, and resume") from error
+            sample, number = part.read(subject), part.names.index(subject)
+            found = read_arrays(path, *(f"{place}/{number}/{side}" for side in SIDES))
+            p0, p1 = (torch.from_numpy(array.astype(np.float32)) for array in found)
+            I0, I1 = torch.cat([sample.fixed, p0], dim=1), torch.cat([sample.moving, p1], dim=1)
+            return replace(sample, fixed=I0, moving=I1)
 
         return replace(part, samples=StoredSamples(part.names, read))
 

@@ -31,7 +31,6 @@ from vrnet.methods.names import bundled_file, is_bundled
 from vrnet.methods.weights import load_weights, read_card, save_weights, template_shape
 from vrnet.provenance import how_to_install, provenance
 from vrnet.training.augmentation import augment, draw_transform
-from vrnet.training.channels import Segmenters
 from vrnet.training.loss import AnyLoss, loss_of
 from vrnet.training.pairs import Pairs
 from vrnet.training.run import (
@@ -53,6 +52,8 @@ from vrnet.variational.regularizers import Memory
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+
+    from vrnet.training.channels import Segmenters
 
 REPORT_EVERY_SECONDS = 0.5
 """How often whoever watches hears of the training: each report waits for the GPU."""
@@ -85,7 +86,7 @@ Watch = Callable[[TrainingStatus], None]
 
 def fit(
     method: Trainable, train: PreparedSplit, val: PreparedSplit, settings: Training, folder: Path, *,
-    start_from: str | Path | None = None, segmenters: Segmenters | None = None, device: str = "auto",
+    start_from: str | Path | None = None, segmenters: "Segmenters | None" = None, device: str = "auto",
     devices: int = 1, nodes: int = 1, resume: bool = False, watch: Watch = lambda status: None,
 ) -> TrainingResult:  # fmt: skip
     """Train a method; the folder then holds what `run.py` says. Ctrl-C and SIGTERM leave a run that can be resumed.

@@ -1,27 +1,34 @@
 """A template of many images, found without labels: T(x) is the mean of I_k(x + u_k(x)), and the mean of all u_k is 0.
 
+    python benchmarks/template.py --data hippocampus --root HIPPOCAMPUS --out TEMPLATE
+
 Each round brings all images to the template of the round before, the first to their plain mean. The fields are composed
 with the inverse of their mean, so that the template has the shape of none: u_k ← u_k ∘ (id + ū)⁻¹. It is heeded most
 where the images are most alike: w ~ 1 / σ⁴, where σ² is the mean square of how they differ from it, in what the data
 term compares. (Least squares have 1 / σ².)
+
+Two images of two people then meet on it: `vrnet register --affine rigid --weights TEMPLATE/weights.safetensors`.
 """
 
+import argparse
 from dataclasses import replace
+from pathlib import Path
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from vrnet.data.prepared import PreparedSplit
-from vrnet.devices import threads_for
-from vrnet.errors import BadInput, Progress, counted, shape_text
+from vrnet.data.prepared import Source
+from vrnet.devices import find_device, threads_for
+from vrnet.errors import BadInput, counted, shape_text
 from vrnet.fields.calculus import compose, relative_spacing, smooth, warp
 from vrnet.fields.inverse import invert
+from vrnet.files import write_json
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.images.io import write_image
 from vrnet.methods.method import Card, made_by_fields
-from vrnet.methods.weights import DETAIL, make_solver
+from vrnet.methods.weights import DETAIL, make_solver, save_weights
 from vrnet.provenance import provenance
+from vrnet.report.figures import save
 from vrnet.training.pairs import Pairs
 from vrnet.variational.initialisers import ThroughTemplate
 
@@ -33,12 +40,10 @@ SMALLEST_SQUARE = 1e-4
 
 @torch.no_grad()
 def learn_template(
-    images: Float[Tensor, "n 1 *s"],
-    spacing: tuple[float, ...] | None = None,
-    rounds: int = 2,  # more did not bring more Dice on the validation pairs of hippocampus
-    progress: Progress = lambda part: None,
-) -> ThroughTemplate:
-    """The template of images that lie about one centre, with intensities in [0, 1]."""
+    images, spacing=None, rounds=2,  # more did not bring more Dice on the validation pairs of hippocampus
+    progress=lambda part: None,
+):  # fmt: skip
+    """The template of images (n, 1, *s) that lie about one centre, with intensities in [0, 1]."""
     mean = images.mean(0, keepdim=True)
     found = ThroughTemplate(mean, torch.ones_like(mean), make_solver)
     for done in range(rounds):
@@ -54,9 +59,7 @@ def learn_template(
     return found
 
 
-def how_alike(
-    images: Float[Tensor, "n 1 *s"], T: Float[Tensor, "1 1 *s"], spacing: tuple[float, ...] | None
-) -> Float[Tensor, "1 1 *s"]:
+def how_alike(images, T, spacing):
     """w at every voxel of the template, 1 on average; between .2 and 3 times its median where images differ."""
     h = relative_spacing(spacing, T.dim() - 2)
     seen = DETAIL.channels(T, h)
@@ -69,9 +72,7 @@ def how_alike(
     return w / w.mean()
 
 
-def make_template(
-    prepared: PreparedSplit, rounds: int, device: torch.device, progress: Progress
-) -> tuple[ThroughTemplate, Card]:
+def make_template(prepared, rounds, device, progress):
     """The template of the fixed images of a split, each once, on the CPU, and what a file says of it."""
     pairs = Pairs.from_split(replace(prepared, pairs_across_subjects=True))
     images, spacing, subjects = pairs.images, pairs.spacing, prepared.names
@@ -85,9 +86,35 @@ def make_template(
     return found.cpu(), Card(name, len(spacing), spacing, "each", trained_on, flips_in_training=False, **made_by)
 
 
-def image_of(template: ThroughTemplate, card: Card) -> Image:
+def image_of(template, card):
     """A template as an image to look at, its centre at the origin."""
     array = template.image[0, 0].numpy()
     origin = tuple(-h * (n - 1) / 2 for h, n in zip(card.spacing_mm, array.shape, strict=True))
     grid = replace(Grid.plain(array.shape, card.spacing_mm), origin=origin)
     return Image(array, grid, name=f"template of {card.trained_on}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="a data set with one image per subject, as `vrnet train` takes")
+    parser.add_argument("--root", type=Path, help="its folder, or the CSV file of a manifest")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--split", default="train", help="whose fixed images are averaged")
+    parser.add_argument("--subjects", type=int, help="so many of its subjects, evenly spread; all if not given")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--device", default="auto")
+    asked = parser.parse_args()
+    tell = lambda part: print(f"\r{part:.0%}", end="", flush=True)  # noqa: E731
+    prepared = Source(asked.data, asked.root).split(asked.split, "training", lambda stage: tell, print)
+    prepared = prepared if asked.subjects is None else prepared.spread(asked.subjects)
+    found, card = make_template(prepared, asked.rounds, find_device(asked.device), tell)
+    image = image_of(found, card)
+    about = {"data": asked.data, "split": asked.split, "rounds": asked.rounds, "subjects": prepared.names}
+    write_json(about, asked.out / "config.json")
+    save_weights(found, card, asked.out / "weights.safetensors", half=True)
+    write_image(image, asked.out / "template.nii.gz")
+    save(image.show(), asked.out / "template.png")
+
+
+if __name__ == "__main__":
+    main()
