@@ -2,6 +2,7 @@
 
     python benchmarks/verdict.py --root DATA --splits train val --cache calibration [--every 4]    # to choose limits on
     python benchmarks/verdict.py --root DATA --splits test --cache test [--every 2]                # once, to report
+    python benchmarks/verdict.py --root DATA --splits test --slices ROWS.csv    # single slices of stacks
 
 DATA holds acdc/ and hippocampus/. Slices and stacks of hearts are registered by short-axis, TV-L1 and Gaussian-LNCC,
 hippocampi by TV-L1, Gaussian-LNCC and Demons, as they are and after an intervention on the moving image or on λ. Folds
@@ -18,7 +19,7 @@ registering. A cache is of one --every.
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -35,7 +36,8 @@ from volumes import brains as load_brains
 from vrnet import register
 from vrnet.data.dataset import ACDC, Hippocampus
 from vrnet.evaluation.metrics import by_label, dice, nan_mean
-from vrnet.verdict.evidence import Evidence
+from vrnet.fields.calculus import warp
+from vrnet.verdict.evidence import MAX_LAG, Evidence, slice_lags
 from vrnet.verdict.evidence import evidence_of as evidence_of_pair
 from vrnet.verdict.rules import FINDINGS, judge_evidence
 
@@ -112,6 +114,47 @@ def turn(image: Tensor) -> Tensor:
     out = torch.zeros_like(image)
     out[box] = torch.rot90(image[box], 1, (0, 1))
     return out
+
+
+# Single slices of stacks, whose field is ruined.
+
+SLICE_CHANGES = {"still": 0.0, "exaggerated": 1.6, "too small": 0.4, "exchanged": None}
+"""By how much the motion of a slice is multiplied; or it is exchanged with that of another, two slices off or more."""
+LEAST_WALL = 80  # voxels of the wall in a slice that is ruined
+
+
+def ruined_slices(root: Path, splits: list[str]) -> Iterator[dict[str, object]]:
+    """Each stack as it was registered, then with each change in slices by chance: the slices named by the verdict."""
+    data, rng = ACDC(root / "acdc"), np.random.default_rng(0)
+    for name, method in product([name for split in splits for name in data.subjects(split)], HEART_METHODS):
+        images, masks = data.read(name)
+        fixed, moving = (torch.from_numpy(image.array.astype(np.float32)) for image in images)
+        found = register(fixed, moving, method, brightness="keep", spacing=images[0].grid.spacing, slice_axis=2)
+        seen = np.flatnonzero((masks[0].array == 2).sum((0, 1)) >= LEAST_WALL)
+        for change, factor in {"none": 1.0, **SLICE_CHANGES}.items():
+            u, ruined = found.field.clone(), [int(rng.choice(seen))]
+            if factor is None:
+                ruined.append(int(rng.choice([k for k in seen if abs(k - ruined[0]) > 1])))
+                u[..., ruined] = u[..., ruined[::-1]]
+            else:
+                u[..., ruined] *= factor
+            result = replace(found, field=u, warped=warp(moving[None, None], u[None])[0, 0]).in_space
+            lags = slice_lags(result)
+            named = [k for k, lag in enumerate(lags) if lag > MAX_LAG]
+            known = [] if change == "none" else sorted(ruined)
+            lag = max(lags) if change == "none" else max(lags[k] for k in known)
+            listed = {"ruined": known, "named": named}
+            row = {"subject": name, "method": method, "change": change, "lag": f"{lag:.4f}"}
+            yield row | {key: " ".join(str(k + 1) for k in value) for key, value in listed.items()}
+
+
+def slice_table(rows: list[dict[str, str]]) -> Iterator[str]:
+    """How often a ruined slice, and an intact one, is named."""
+    yield "| change | stacks | a ruined slice named | an intact slice named |\n| --- | --- | --- | --- |"
+    for change in dict.fromkeys(row["change"] for row in rows):
+        pairs = [(set(row["ruined"].split()), set(row["named"].split())) for row in rows if row["change"] == change]
+        hits, others = (sum(map(bool, each)) for each in zip(*((a & b, b - a) for a, b in pairs), strict=True))
+        yield f"| {change} | {len(pairs)} | {'–' if change == 'none' else hits} | {others} |"
 
 
 # Pairs, and what is made of them.
@@ -315,9 +358,16 @@ def main():
     parser.add_argument("--splits", nargs="+", required=True)
     parser.add_argument("--data", nargs="+", choices=SOURCES, default=list(SOURCES))
     parser.add_argument("--every", type=int, default=1, help="take each n-th subject")
-    parser.add_argument("--cache", type=Path, required=True, help="a folder: one CSV file per kind of data")
+    parser.add_argument("--cache", type=Path, help="a folder: one CSV file per kind of data")
+    parser.add_argument("--slices", type=Path, help="a file to write, for single slices alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.slices:
+        with torch.inference_mode():
+            for row in ruined_slices(options.root, options.splits):
+                append_row(row, options.slices, tuple(row))
+        print(*slice_table(read_measured(options.slices)), sep="\n")
+        return
     options.cache.mkdir(parents=True, exist_ok=True)
     rows = []
     with torch.inference_mode():

@@ -391,6 +391,29 @@ def test_images_in_the_world_are_compared_where_they_overlap(heart):
         assert (level == "good") or has_reason(verdict, "Moving covers")
 
 
+@pytest.mark.parametrize("axis", [0, 2])
+def test_a_slice_whose_motion_is_wrong_is_named_among_its_neighbours(axis):
+    hearts = [phantom(seed, *GRIDS[2]) for seed in range(1, 6)]
+    fixed, moving = (torch.stack([getattr(one, name)[0, 0] for one in hearts], axis) for name in ("fixed", "moving"))
+    true = torch.stack([one.field[0] for one in hearts], -1)
+    spacing = tuple(10.0 if k == axis else GRIDS[2][1] for k in range(3))
+
+    def verdict_of(u):
+        parts = list(u.movedim(-1, 1 + axis))
+        field = torch.stack([*parts[:axis], torch.zeros_like(parts[0]), *parts[axis:]])
+        found = evidence_of(replace(result_of(fixed, moving, field, spacing), slice_axis=axis))
+        return judge_evidence(found)
+
+    assert verdict_of(true).level == "good"
+    for ruined, change in [((1,), 0.0), ((2,), 1.8), ((1, 3), None)]:
+        u = true.clone()
+        u[..., list(ruined)] = u[..., list(reversed(ruined))] if change is None else change * u[..., list(ruined)]
+        found = verdict_of(u)
+        words = "Slice 2 matched" if change == 0.0 else "Slice 3 matched" if change else "Slices 2, 4 matched"
+        assert found.level == "look"
+        assert has_reason(found, words)
+
+
 def test_folds_of_a_stack_are_counted_within_its_slices_also_beyond_an_affine_start():
     """Neighbouring slices that turn oppositely, by 60°, fold as a volume, and nowhere within a slice."""
     grid = Grid.plain((12, 12, 6), (1.0, 1.0, 8.0))

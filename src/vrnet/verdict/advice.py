@@ -53,6 +53,7 @@ WAY_ROUND = (
     "check in the headers, or by eye, which way round each image lies: an affine start turns, but does not mirror"
 )
 MORE_VOXELS = "a larger mask, or none; where the images themselves are so small, look at them"
+LOOK_AT_SLICES = "look at these slices: one may be of another moment of breathing or of the cycle, or have an artefact"
 affine = unless(lambda run: run.affine == "affine", '`affine="affine"`, if one image is turned or far away')
 rigid = unless(lambda run: run.affine != "none", '`affine="rigid"`, if one image is turned or far away')
 masks = unless(lambda run: run.has_masks, "`fixed_mask` and `moving_mask`, if only a part of the images corresponds")

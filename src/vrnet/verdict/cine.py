@@ -65,7 +65,7 @@ def cine_evidence(result: CineResult) -> CineEvidence:
     for k in (k for k in range(n) if k != result.frame):
         moving, warped = result.cine.image(k), result.warped(k)
         pair = PairResult(fixed=fixed, moving=moving, transform=result.transforms[k], warped=warped)
-        frames.append((k, evidence_of(pair)))
+        frames.append((k, evidence_of(pair, by_slice=False)))
         if axis is not None:
             unmatched[:, k] = unmatched_by_slice(fixed.array, moving.array, warped.array, grid.spacing, axis)
     motion = result.fields, result.labelled.astype(float)

@@ -16,6 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
+from vrnet.errors import numbered
 from vrnet.evaluation.metrics import normalised_cross_correlation
 from vrnet.evaluation.pair import WorstStructure
 from vrnet.fields.calculus import determinant, jacobian, scale, squared_norm
@@ -57,6 +58,7 @@ class Evidence:
     fall: WorstStructure | None = None  # the structure whose Dice fell most, or rose least, where labels are given
     voxels: float = inf  # those of fixed inside the masks, or all of them; of large images, blocks of voxels
     block_voxels: int = 1  # how many voxels such a block has
+    lags: tuple[float, ...] = ()  # of the slices of a stack, as `slice_lags` has them
 
     @property
     def local_after_shifts(self) -> float:
@@ -80,6 +82,11 @@ class Evidence:
         return f"{self.voxels:.0f} " + (f"voxel{many}" if of == 1 else f"block{many} of {of} voxels")
 
     @property
+    def lagging(self) -> str:
+        """The slices that lag behind, counted from 1."""
+        return numbered("slice", [k for k, lag in enumerate(self.lags) if lag > MAX_LAG]).capitalize()
+
+    @property
     def ranges_apart(self) -> str:
         """What is beyond its limit, in words: the ratio of the ranges, the distance of their middles, or both."""
         times = f"one range is {self.range_ratio:,.1f} times the other" if self.range_ratio < inf else "one is constant"
@@ -87,7 +94,9 @@ class Evidence:
         return ", ".join([times] * (self.range_ratio > MAX_RANGE_RATIO) + [middles] * (self.offset > MAX_OFFSET))
 
 
-def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxyType({})) -> Evidence:
+def evidence_of(
+    result: PairResult, structures: Mapping[str, Any] = MappingProxyType({}), by_slice: bool = True
+) -> Evidence:
     """The grounds of the verdict of a registered pair, by what the field does beyond an affine start.
     Images are compared where moving has values, and inside the masks: what they show elsewhere has no influence."""
     whole = Blocks.of(result)
@@ -139,7 +148,43 @@ def evidence_of(result: PairResult, structures: Mapping[str, Any] = MappingProxy
         **structures,
         voxels=float(near.chosen.sum()),
         block_voxels=int(np.prod(near.sides)),
+        lags=slice_lags(result) if by_slice and result.slice_axis is not None else (),
     )
+
+
+GAIN_WEIGHT, MAX_LAG = 0.05, 0.01
+"""How much a slice's gain counts beside what shifts would add; and the lag that few good slices have."""
+
+
+def slice_lags(result: PairResult) -> tuple[float, ...]:
+    """How far each slice of a stack lags behind those beside it: s − s' + (g' − g) / 20.
+
+    s is by how much its local correlation would grow if every place were moved by up to three voxels, g which part of
+    the missing correlation was found; s' and g' are the means of its neighbours. A slice without structure has 0."""
+    axis = 1 + (result.slice_axis or 0)
+    blocks = Blocks.of(result, whole=axis - 1)
+
+    def each(values: Tensor) -> Tensor:
+        return values[0].movedim(axis, 0)  # (1, 1, *s) -> (slice, 1, *within)
+
+    F, M, W = (
+        Windows.of(each(image), (placement.RADIUS[2],) * 2) for image in (blocks.fixed, blocks.moving, blocks.warped)
+    )
+    structure = F.variance.sqrt() * (F.variance > NOISE) * each(blocks.chosen)
+    r2 = squared_correlation(F, W)
+    weight = structure * each(blocks.after)
+
+    def means(values: Tensor, weight: Tensor) -> Float[ndarray, " z"]:
+        return ((values * weight).double().sum((1, 2, 3)) / weight.double().sum((1, 2, 3))).numpy()
+
+    before, after = means(squared_correlation(F, M), structure * each(blocks.before)), means(r2, weight)
+    shifts, gain = means(placement.best_of_shifts(F, W, REACH) - r2, weight), (after - before) / (1 - before).clip(0.05)
+    score = shifts - GAIN_WEIGHT * gain
+    beside = np.pad(score, 1, constant_values=nan)
+    near = np.stack([beside[:-2], beside[2:]])
+    with np.errstate(invalid="ignore"):  # where neither is there
+        lags = score - np.nan_to_num(near).sum(0) / np.isfinite(near).sum(0)
+    return tuple(np.nan_to_num(lags, nan=0.0).tolist())
 
 
 POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
@@ -188,10 +233,12 @@ class Blocks:
     spacing: tuple[float, ...]  # of the blocks
 
     @classmethod
-    def of(cls, result: PairResult, box: Box = ()) -> "Blocks":
+    def of(cls, result: PairResult, box: Box = (), whole: int | None = None) -> "Blocks":
+        """Of all slices across the axis `whole`, if it is given, the blocks are those of one."""
         spacing = result.grid.spacing
         compared = None if result.compared is None else result.compared[box]
-        sides = block_sides(result.fixed.array[box].shape, spacing)
+        shape = result.fixed.array[box].shape
+        sides = block_sides(tuple(1 if axis == whole else n for axis, n in enumerate(shape)), spacing)
 
         def means(image: Real[ndarray, "*s"]) -> Image:
             """Of an image that goes on smoothly beyond what is compared, so that nothing else has an influence."""
@@ -235,10 +282,14 @@ def range_of_moving(moving: Float[Tensor, " n"], warped: Float[Tensor, " n"]) ->
 
 
 def within_moving(result: PairResult, points: Float[Tensor, "1 d *t"]) -> Where:
-    """Which of the points, in voxels of fixed, moving has, through the affine start."""
-    places = result.grid.points(points[0].flatten(1).T.double().numpy())
-    inside = result.moving.grid.holds(places if result.affine is None else result.affine.points(places))
-    return torch.from_numpy(inside).view(1, 1, *points.shape[2:])
+    """Which of the points, in voxels of fixed, moving has, through the affine start. The whole way is an affine map."""
+    d = points.shape[1]
+    places = result.grid.points(np.concatenate([np.zeros((1, d)), np.eye(d)]))
+    ends = result.moving.grid.index(places if result.affine is None else result.affine.points(places))
+    first, *along = torch.from_numpy(ends).view(d + 1, d, *[1] * d)
+    x = first + sum(points[:, [axis]].double() * (end - first) for axis, end in enumerate(along))
+    size = torch.tensor(result.moving.grid.shape).view(first.shape)
+    return ((x > -0.5) & (x < size - 0.5)).all(1, keepdim=True)
 
 
 def mean_over(values: Shaped[Tensor, "..."], weight: Float[Tensor, "..."]) -> float:

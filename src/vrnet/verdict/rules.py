@@ -26,7 +26,7 @@ from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.verdict import advice
 from vrnet.verdict.advice import MAX_ADVICE, MAX_REASONS, Advice, Run, advice_after
-from vrnet.verdict.evidence import MAX_OFFSET, MAX_RANGE_RATIO, Evidence, evidence_of
+from vrnet.verdict.evidence import MAX_LAG, MAX_OFFSET, MAX_RANGE_RATIO, Evidence, evidence_of
 
 Level = Literal["good", "look", "failed"]
 WORDS = {"good": "good", "look": "look at it", "failed": "failed"}  # for people; files have the level itself
@@ -126,6 +126,9 @@ OF_IMAGES = (  # few voxels do not tell how alike the images are
          "The result is hardly more alike than the images were, though moving its parts by a few voxels would help: "
          "local correlation (squared) is {e.local_after:.2f}, and would be {e.local_after_shifts:.2f}.",
          (advice.freer,)),
+    Rule("slice lags", lambda e: max(e.lags, default=0.0), MAX_LAG, inf,
+         "{e.lagging} matched less well than the slices beside: moving parts of the result by a few voxels would help "
+         "there.", (advice.LOOK_AT_SLICES,)),
 )
 OF_FIELD = (
     Rule("stretch", lambda e: e.stretch, 0.70, 1.3,
