@@ -130,8 +130,8 @@ def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
     check_name(path)
     if path.is_dir() or is_dicom(first_bytes(path)):
         with refuse_errors(path):
-            frames, told = read_study(path, series)
-            return Cine(*read_cine_frames(frames, path), str(path), study=told)
+            seen, told = read_study(path, series)
+            return Cine(*read_cine_frames(seen, path), str(path), study=told)
     if series is not None:
         raise BadInput(f"{path} is no DICOM study, and has no series to choose from: leave `series` out")
     voxels = read_voxels(path)

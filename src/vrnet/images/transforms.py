@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 NOT_A_TRANSFORM = "it is not an ITK transform, or damaged"
 TEXT_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"\x89HDF\r\n\x1a\n"
+# How a column of numbers begins in Matlab's version 4: of 8 or 4 bytes, in either order.
 MATLAB_CODES = {struct.pack(order + "i", code) for order, code in (("<", 0), ("<", 10), (">", 1000), (">", 1010))}
-"""How a column of numbers begins in Matlab's version 4: of 8 or 4 bytes, in either order."""
 NAME = re.compile(r"([A-Z][A-Za-z0-9]{1,60})_(?:double|float)_([23])_([23])(?:_([0-3]))?")
 FIELD, SPLINE = "DisplacementFieldTransform", "BSplineTransform"
 OF_ANY_DIMENSION = "AffineTransform", "TranslationTransform", "ScaleTransform"
@@ -54,8 +54,7 @@ RESULT = "transform.nii.gz"  # the transform in the folder of a result
 MAX_PARAMETER = 1e9
 MAX_PARTS = 64
 MIN_DETERMINANT, MAX_DETERMINANT = 1e-9, 1e9
-Part = tuple[str, Float[ndarray, "n"], Float[ndarray, "m"]]
-"""One transform of a file: a name, such as AffineTransform_double_3_3, its parameters and its fixed parameters."""
+Part = tuple[str, Float[ndarray, "n"], Float[ndarray, "m"]]  # a name, such as AffineTransform_double_3_3, and numbers
 
 
 def read_itk(path: Path) -> "sitk.Transform | None":
@@ -175,13 +174,13 @@ def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", refere
     grids = [field_grid(transform) for transform in maps]
     is_own = [grid is not None and grid.matches(reference) for grid in grids]
     if any(is_own) and grids[0] is not None and not is_own[0]:
-        warn_of_input(f"{names[is_own.index(True)]} is on the grid of the reference, and {names[0]}, which points go "
-                      "through first, is not. Check their order: first the one from the reference")  # fmt: skip
+        told = f"{names[is_own.index(True)]} is on the grid of the reference, and {names[0]} is not"
+        warn_of_input(f"{told}. Check their order: first the one from the reference")
     points = reference.points(reference.lattice())
     for name, grid, transform in zip(names, grids, maps, strict=True):
         if grid is not None and not grid.holds(points).any():
-            warn_of_input(f"no point comes to lie in the grid of {name}, and outside of it nothing moves. "
-                          "Check that it is for this reference, and the order of transforms")  # fmt: skip
+            told = f"no point comes to lie in the grid of {name}, and outside of it nothing moves"
+            warn_of_input(f"{told}. Check that it is for this reference, and the order of transforms")
         points = map_points(transform, points)
 
 
@@ -461,8 +460,8 @@ def linear_part(transform: sitk.Transform) -> Affine:
         chain = sitk.CompositeTransform(transform)
         parts = [linear_part(chain.GetNthTransform(k)) for k in range(chain.GetNumberOfTransforms())]
         return reduce(Affine.compose, parts)
-    is_linear = transform.IsLinear()
-    return Affine.from_sitk(transform if is_linear else sitk.Transform(transform.GetDimension(), sitk.sitkIdentity))
+    identity = sitk.Transform(transform.GetDimension(), sitk.sitkIdentity)
+    return Affine.from_sitk(transform if transform.IsLinear() else identity)
 
 
 def round_trip(there: Transform, back: Transform) -> tuple[float, Float[ndarray, " n"], float]:
