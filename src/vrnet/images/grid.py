@@ -17,10 +17,9 @@ from vrnet.files import unreadable
 
 MATCH_TOLERANCE_VOXELS = 0.01
 SPACING_TOLERANCE = 1e-3  # relative: spacings that differ by less are equal, since files keep them in single precision
-TIE = 1e-4
-"""How much better one choice must be than another; below, a fixed rule chooses, not the rounding of a header."""
+TIE = 1e-4  # how much better one choice must be than another; below, a fixed rule chooses, not the rounding of a header
+# An infinitesimal turn of the world's axes, about no axis of symmetry: of two orders as good, it makes one better.
 TILT = TIE * np.array([[0.0, -3.0, 2.0], [3.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
-"""An infinitesimal turn of the world's axes, about no axis of symmetry: of two orders as good, it makes one better."""
 STACK_SPACING_RATIO = 2.5  # from here on, slices so many times as far apart as the voxels within them are a stack
 
 SHEARED = "its header's axes are sheared or coincide"
@@ -110,9 +109,9 @@ class Grid:
 
     def flipped(self, axes: Sequence[int]) -> "Grid":
         """The same voxels, counted from the other end along these axes: where the array is flipped so."""
-        corner = np.array([[n - 1.0 if axis in axes else 0.0 for axis, n in enumerate(self.shape)]])
-        signs = [-1.0 if axis in axes else 1.0 for axis in range(len(self.shape))]
-        return Grid.of(self.shape, self.spacing, self.points(corner)[0], self.axes * signs)
+        is_flipped = np.isin(np.arange(len(self.shape)), axes)
+        corner = np.where(is_flipped, np.subtract(self.shape, 1.0), 0.0)[None]
+        return Grid.of(self.shape, self.spacing, self.points(corner)[0], self.axes * np.where(is_flipped, -1.0, 1.0))
 
     def points(self, index: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Positions in the world, in LPS millimetres, of (fractional) indices."""
@@ -133,9 +132,8 @@ class Grid:
 
     def matches(self, other: "Grid") -> bool:
         """Whether both grids have the same voxels: every corner within a hundredth of a voxel."""
-        if self.shape != other.shape:
-            return False
-        return bool(np.abs(other.index(self.points(self.corners)) - self.corners).max() < MATCH_TOLERANCE_VOXELS)
+        apart = other.index(self.points(self.corners)) - self.corners if self.shape == other.shape else np.inf
+        return bool(np.abs(apart).max() < MATCH_TOLERANCE_VOXELS)
 
     @property
     def corners(self) -> Float[ndarray, "n d"]:
@@ -144,8 +142,7 @@ class Grid:
 
     def overlaps(self, other: "Grid") -> bool:
         """Whether either grid has a voxel, out of a lattice of them, inside the other."""
-        pairs = (self, other), (other, self)
-        return any(end.holds(start.points(start.lattice())).any() for start, end in pairs)
+        return any(b.holds(a.points(a.lattice())).any() for a, b in ((self, other), (other, self)))
 
     def lattice(self) -> Float[ndarray, "n d"]:
         """Indices of a few voxels along each axis, from the first to the last."""
@@ -227,14 +224,12 @@ LARGEST_CONDITION = 1e6  # how much more a map may stretch one direction than an
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Affine:
-    """x ↦ matrix (x − centre) + centre + translation."""
+    """x ↦ matrix (x − centre) + centre + translation, about the centre of fixed."""
 
     kind: AffineKind
     matrix: Float[ndarray, "d d"]
     translation: Float[ndarray, " d"]
-    """How the centre moves."""
     centre: Float[ndarray, " d"]
-    """The centre of fixed."""
 
     def __repr__(self) -> str:
         said = "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})"

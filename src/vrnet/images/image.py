@@ -76,9 +76,9 @@ def frame_step(header: Any) -> float | None:
 
 
 MAX_SEGMENTS, MAX_SCATTER = 256, 0.5  # of a segmentation: values, and the part of neighbours that differ
+# More different numbers are intensities, unless they come in patches, as those of FreeSurfer do.
 NOT_LABELS = 64, "not a label map; give the labels that were drawn on it"
 NOT_A_MASK = 20, "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
-"""More different numbers are intensities, unless they come in patches, as those of FreeSurfer do."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -347,14 +347,18 @@ def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
         raise BadInput(f"the mask of {name} is {type_name(given)}: give a NumPy array or a torch tensor")
     if tuple(given.shape) != tuple(I.shape):
         raise BadInput(f"the mask of {name} is {tuple(given.shape)} and {name} {tuple(I.shape)}: give both one shape")
-    values = as_tensor(given).to(I.device)
-    if not isfinite(float(values.sum(dtype=torch.float64))):
-        raise BadInput(f"the mask of {name} contains NaN or infinite values: give 0 outside and 1 inside")
-    inside = values != 0
-    if not inside.any():
-        raise BadInput(f"the mask of {name} is empty: give one that is not 0 inside")
-    refuse_intensities(f"the mask of {name}", values.cpu().numpy(), *NOT_A_MASK)
-    return None if inside.all() else inside
+    inside = inside_of(f"the mask of {name}", as_tensor(given).cpu().numpy())
+    return None if inside.all() else torch.from_numpy(inside).to(I.device)
+
+
+def inside_of(name: str, mask: Shaped[ndarray, "*s"]) -> Bool[ndarray, "*s"]:
+    """Where a mask is not 0; BadInput if it makes no sense."""
+    if not np.isfinite(mask).all():
+        raise BadInput(f"{name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
+    refuse_intensities(name, mask, *NOT_A_MASK)
+    if not mask.any():
+        raise BadInput(f"{name} is empty: give a mask that is not 0 inside")
+    return mask != 0
 
 
 # Intensities in [0, 1]: one scaling for both images of a pair, or the same tissue would no longer be equally bright.

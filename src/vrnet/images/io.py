@@ -145,31 +145,31 @@ def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
 
 
 def frames_of_axes(array: Shaped[ndarray, "..."], grid: Grid, path: Path) -> tuple[Shaped[ndarray, "..."], Grid, str]:
-    """The frames along the last axis, the grid of the others, and why they may be no frames."""
+    """The frames along the last axis, the grid of the others, and why they may be no frames.
+
+    The user is told where a third axis is taken for time; BadInput for a volume."""
     while array.ndim > 4 and array.shape[-1] == 1:
         array, grid = array[..., 0], grid_in_space(grid, path)
     if array.ndim not in (3, 4):
         raise BadInput(f"{path} has {array.ndim} dimensions: a cine has four, or three for one slice over time")
-    frames = np.moveaxis(array, -1, 0)
-    return frames, grid_in_space(grid, path), check_slice_over_time(frames, grid, path) if array.ndim == 3 else ""
-
-
-def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Path) -> str:
-    """Tell the user that the third axis is taken for time, and return what speaks against it; BadInput for a volume."""
-    steps = " x ".join(f"{h:.4g}" for h in grid.spacing)
-    # A third step is the time between frames, in seconds; or the 1 of a header that says nothing of it.
-    has_steps = grid.spacing[2] >= MAX_STEP_S and (grid.spacing[2] != 1 or 1 in grid.spacing[:2])
-    is_number, is_stack = frames.dtype.kind in "iufb", grid.stacked_across == 2
-    changes = is_number and frames.var(0, dtype=np.float64).mean() > MAX_CHANGE * frames.var(dtype=np.float64)
-    if is_stack or (has_steps and changes):
-        what = f"a {'stack of slices' if is_stack else 'volume'} with steps of {steps} mm"
-        said = f"{path} holds one frame only, {what}: give a cine of four axes; one of a single slice is saved as"
-        raise BadInput(f"{said} (x, y, 1, t)")
-    reason = f"steps of {steps} mm, as a volume has" if has_steps else "frames that differ as slices of a volume do"
-    beware = f"BEWARE: the file has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
-    doubt = beware if has_steps or changes else ""
-    warn_of_input(f"{path} has three axes: the third is taken for time, and a frame is one slice. {doubt}".rstrip(". "))
-    return doubt
+    frames, doubt = np.moveaxis(array, -1, 0), ""
+    if array.ndim == 3:
+        steps = " x ".join(f"{h:.4g}" for h in grid.spacing)
+        # A third step is the time between frames, in seconds; or the 1 of a header that says nothing of it.
+        has_steps = grid.spacing[2] >= MAX_STEP_S and (grid.spacing[2] != 1 or 1 in grid.spacing[:2])
+        is_number, is_stack = frames.dtype.kind in "iufb", grid.stacked_across == 2
+        changes = is_number and frames.var(0, dtype=np.float64).mean() > MAX_CHANGE * frames.var(dtype=np.float64)
+        if is_stack or (has_steps and changes):
+            held = (
+                f"{path} holds one frame only, a {'stack of slices' if is_stack else 'volume'} with steps of {steps} mm"
+            )
+            raise BadInput(f"{held}: give a cine of four axes; one of a single slice is saved as (x, y, 1, t)")
+        reason = f"steps of {steps} mm, as a volume has" if has_steps else "frames that differ as slices of a volume do"
+        if has_steps or changes:
+            doubt = f"BEWARE: it has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
+        told = f"{path} has three axes: the third is taken for time, and a frame is one slice. {doubt}"
+        warn_of_input(told.rstrip(". "))
+    return frames, grid_in_space(grid, path), doubt
 
 
 def grid_in_space(grid: Grid, path: Path) -> Grid:
