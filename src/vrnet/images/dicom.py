@@ -275,10 +275,10 @@ def first_number(values: dict[str, tuple[float, ...]], *keys: str) -> float | No
 
 def check_alike(frames: list[Frame], path: Path) -> None:
     """BadInput unless all images have one size and spacing, and lie parallel."""
-    sizes = sorted({frame.size for frame in frames})
-    if len(sizes) > 1:
-        (a, b), (c, d) = sizes[:2]
-        raise BadInput(f"{path} holds frames that differ in size, {a} x {b} and {c} x {d}: name a folder with one cine")
+    if len(sizes := sorted({"{} x {}".format(*frame.size) for frame in frames})) > 1:
+        raise BadInput(
+            f"{path} holds frames that differ in size, {sizes[0]} and {sizes[1]}: name a folder with one cine"
+        )
     if np.ptp([frame.axes for frame in frames], axis=0).max() > SAME_DIRECTION:
         raise BadInput(f"{path} holds images in several directions (long and short axis?): give one cine per folder")
     if not np.allclose([frame.spacing for frame in frames], frames[0].spacing, rtol=SAME_DIRECTION):
@@ -327,8 +327,7 @@ def read_planes(frames: list[Frame], path: Path) -> Shaped[ndarray, "n y x"]:
     planes = [held[frame.file][frame.part] for frame in frames]
     if {plane.shape for plane in planes} != {frame.size[::-1] for frame in frames}:  # which all have one size
         raise unreadable(path, "its images are not grey, or not as large as their headers say")
-    scales = np.array([frame.scale for frame in frames])
-    stack = np.stack(planes)
+    scales, stack = np.array([frame.scale for frame in frames]), np.stack(planes)
     if (scales == (1, 0)).all():
         return stack
     stack = stack * scales[:, 0, None, None] + scales[:, 1, None, None]

@@ -41,8 +41,7 @@ class Grid:
     @classmethod
     def plain(cls, shape: tuple[int, ...], spacing: tuple[float, ...]) -> "Grid":
         """The grid whose axes are the world's, with its first voxel at the world's origin."""
-        d = len(shape)
-        return cls(shape, spacing, (0.0,) * d, tuple(np.eye(d).ravel().tolist()))
+        return cls.of(shape, spacing, np.zeros(len(shape)), np.eye(len(shape)))
 
     @classmethod
     def of(
@@ -56,16 +55,14 @@ class Grid:
     def is_placed(self) -> bool:
         """Whether the header says how the image lies. One that does not has the axes of the world, of LPS or RAS, and
         its first voxel at the origin or, as where voxels are counted from 1, a voxel from it along every axis."""
-        to_ras = np.array([-1.0, -1.0, 1.0])[: len(self.shape)]
+        to_ras, steps = np.array([-1.0, -1.0, 1.0])[: len(self.shape)], np.abs(np.divide(self.origin, self.spacing))
         is_turned = not any(np.allclose(self.axes, np.diag(signs)) for signs in (abs(to_ras), to_ras))
-        steps = np.abs(np.divide(self.origin, self.spacing))
         return is_turned or not any(np.allclose(steps, first, atol=1e-3) for first in (0, 1))
 
     @property
     def axes(self) -> Float[ndarray, "d d"]:
         """Column i is the unit vector, in the world, along which axis i runs."""
-        d = len(self.shape)
-        return np.reshape(self.direction, (d, d))
+        return np.reshape(self.direction, (len(self.shape), -1))
 
     @property
     def is_mirrored(self) -> bool:
@@ -104,8 +101,7 @@ class Grid:
 
     def reordered(self, order: Sequence[int]) -> "Grid":
         """The same voxels, with axis order[i] as axis i: where the array is transposed so. Nothing is rounded."""
-        shape, spacing = ([part[axis] for axis in order] for part in (self.shape, self.spacing))
-        return Grid.of(shape, spacing, self.origin, self.axes[:, order])
+        return Grid.of(np.take(self.shape, order), np.take(self.spacing, order), self.origin, self.axes[:, order])
 
     def flipped(self, axes: Sequence[int]) -> "Grid":
         """The same voxels, counted from the other end along these axes: where the array is flipped so."""
@@ -182,11 +178,11 @@ class Grid:
 
 def checked_grid(grid: Grid, path: Path) -> Grid:
     """The grid; BadInput unless its voxels lie at different, finite places along orthogonal axes."""
-    spacing = np.array(grid.spacing[:3])
-    if not (spacing > 0).all():
+    low, high = min(grid.spacing[:3]), max(grid.spacing[:3])
+    if not all(h > 0 for h in grid.spacing[:3]):
         raise unreadable(path, BAD_SPACING)
-    if spacing.min() < MIN_SPACING_MM or spacing.max() > MAX_SPACING_MM:
-        raise unreadable(path, f"its spacing is {spacing.min():.3g} to {spacing.max():.3g} mm; check its header")
+    if low < MIN_SPACING_MM or high > MAX_SPACING_MM:
+        raise unreadable(path, f"its spacing is {low:.3g} to {high:.3g} mm; check its header")
     if not (np.abs(grid.origin) <= MAX_ORIGIN_MM).all() or not np.isfinite(grid.spacing).all():
         raise unreadable(path, "its header puts it at no finite place; check its origin")
     is_small = np.abs(grid.direction).max() < 2  # not where it is NaN; a product of large numbers could overflow
@@ -237,10 +233,10 @@ class Affine:
 
     def checked(self, d: int) -> "Affine":
         """The map itself; BadInput unless it maps images of d dimensions, and neither mirrors nor flattens them."""
-        shapes = [np.shape(part) for part in (self.matrix, self.translation, self.centre)]
-        if shapes != [(d, d), (d,), (d,)]:
+        parts = self.matrix, self.translation, self.centre
+        if [np.shape(part) for part in parts] != [(d, d), (d,), (d,)]:
             raise BadInput(f"the affine map is {len(self.centre)}D and the images are {d}D: give one of their kind")
-        if not all(np.isfinite(part).all() for part in (self.matrix, self.translation, self.centre)):
+        if not all(np.isfinite(part).all() for part in parts):
             raise BadInput("the affine map has NaN or infinite numbers: give one that was found")
         if np.linalg.cond(self.matrix) > LARGEST_CONDITION:
             raise BadInput("the affine map takes space onto a plane or a line, or nearly so: give one with an inverse")
@@ -286,11 +282,8 @@ class Affine:
     @cached_property
     def itk(self) -> sitk.Transform:
         """The map as an object of SimpleITK."""
-        made = sitk.AffineTransform(len(self.centre))
-        made.SetCenter(self.centre.tolist())
-        made.SetMatrix(self.matrix.ravel().tolist())
-        made.SetTranslation(self.translation.tolist())
-        return made
+        parts = self.matrix.ravel(), self.translation, self.centre
+        return sitk.AffineTransform(*(part.tolist() for part in parts))
 
     def to_sitk(self) -> sitk.Transform:
         """The map as an object of SimpleITK: `itk`, named as that of images is."""

@@ -102,9 +102,8 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
     with atomic_write(path) as temporary:
         try:
             if path.name.endswith(".nii.gz"):  # by the quickest compression, which costs little room: ITK's is slower
-                bare = temporary.with_suffix("")
-                sitk.WriteImage(image, str(bare))
-                content = bare.read_bytes()
+                sitk.WriteImage(image, str(temporary.with_suffix("")))
+                content = temporary.with_suffix("").read_bytes()
                 check_written(len(content) == NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes, path)
                 temporary.write_bytes(gzip.compress(content, 1, mtime=0))
             else:
@@ -160,10 +159,8 @@ def frames_of_axes(array: Shaped[ndarray, "..."], grid: Grid, path: Path) -> tup
         is_number, is_stack = frames.dtype.kind in "iufb", grid.stacked_across == 2
         changes = is_number and frames.var(0, dtype=np.float64).mean() > MAX_CHANGE * frames.var(dtype=np.float64)
         if is_stack or (has_steps and changes):
-            held = (
-                f"{path} holds one frame only, a {'stack of slices' if is_stack else 'volume'} with steps of {steps} mm"
-            )
-            raise BadInput(f"{held}: give a cine of four axes; one of a single slice is saved as (x, y, 1, t)")
+            held = f"one frame only, a {'stack of slices' if is_stack else 'volume'} with steps of {steps} mm"
+            raise BadInput(f"{path} holds {held}: give a cine of four axes; that of one slice is (x, y, 1, t)")
         reason = f"steps of {steps} mm, as a volume has" if has_steps else "frames that differ as slices of a volume do"
         if has_steps or changes:
             doubt = f"BEWARE: it has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
@@ -179,19 +176,19 @@ def grid_in_space(grid: Grid, path: Path) -> Grid:
     is_apart = np.allclose(axes.T @ axes, np.eye(d), atol=ORTHONORMAL_TOLERANCE)
     if not is_apart and d == 3:
         raise unreadable(path, "its header mixes time with the axes of space")
-    within = axes if is_apart else np.eye(d)
-    return Grid.of(grid.shape[:d], grid.spacing[:d], grid.origin[:d], within)
+    return Grid.of(grid.shape[:d], grid.spacing[:d], grid.origin[:d], axes if is_apart else np.eye(d))
 
 
 def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] | None:
     """When each frame was taken, by the step in a header; None where it does not say, or says what no heart does."""
-    if step is None or step == 0:
+    if not step:
         return None
+    told = f"the header of {path} has frames {step:g} ms apart"
     if step < 0:
-        raise BadInput(f"the header of {path} has frames {step:g} ms apart: time runs forward; mend pixdim[4]")
+        raise BadInput(f"{told}: time runs forward; mend pixdim[4]")
     if MIN_CYCLE_MS <= frames * step <= MAX_CYCLE_MS:
         return tuple(k * step for k in range(frames))
-    warn_of_input(f"the header of {path} has frames {step:g} ms apart, which is no heart beat: its times are not used")
+    warn_of_input(f"{told}, which is no heart beat: its times are not used")
     return None
 
 

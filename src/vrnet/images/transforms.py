@@ -97,9 +97,9 @@ def parse_text(text: str) -> list[Part]:
     for block in re.split(r"(?m)^Transform:", re.sub(r"(?m)^#.*$", "", text))[1:]:
         name, *lines = block.strip().splitlines()
         found = {key: np.array(values.split(), np.float64) for key, _, values in (s.partition(":") for s in lines if s)}
-        if not found.keys() <= {"Parameters", "FixedParameters"}:
+        parameters, fixed = (found.pop(key, np.zeros(0)) for key in ("Parameters", "FixedParameters"))
+        if found:
             raise ValueError("unknown lines")
-        parameters, fixed = (found.get(key, np.zeros(0)) for key in ("Parameters", "FixedParameters"))
         parts.append((name.strip(), parameters, fixed))
     return parts
 
@@ -161,10 +161,9 @@ def map_points(transform: sitk.Transform, x: Float[ndarray, "n d"]) -> Float[nda
 
 def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Transform) -> None:
     """An InputWarning where a transform takes nothing of the reference into an image."""
-    if image.holds(map_points(transform, reference.points(reference.lattice()))).any():
-        return
+    is_seen = image.holds(map_points(transform, reference.points(reference.lattice()))).any()
     everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
-    if not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
+    if not is_seen and not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
         told = f"the transform leads to no place in {name}: the result is empty"
         warn_of_input(f"{told}. Check that it is the moving image, its header, and the order of transforms")
 
@@ -256,9 +255,8 @@ class Transform:
     def apply_labels(self, labels: ImageLike, reference: Grid | None = None, smooth: bool = False) -> Image:
         """The nearest label; or, smooth, the label of greatest weight by linear interpolation; 0 outside. Types are
         kept."""
-        labels = given_image("the label map", labels)
+        labels, grid = as_labels(given_image("the label map", labels)), reference or self.grid
         self.check_dimension(labels.array.ndim, labels.name)
-        grid, labels = reference or self.grid, as_labels(labels)
         warn_if_apart(labels.name, labels.grid, grid, self.itk)
         return resample_labels(labels, grid, self.itk, smooth)
 
@@ -354,9 +352,8 @@ class Transform:
             image = read_voxels(path)
             components, d = len(image.array) if image.is_vector else 1, len(image.grid.shape)
             if components != d:
-                held = f"it has {counted(components, 'value')} per voxel in {d} dimensions"
-                known = "give a displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
-                raise BadInput(f"{path} is not a transform: {held}; {known}")
+                told = f"it has {counted(components, 'value')} per voxel; give a displacement field (NIfTI intent 1007)"
+                raise BadInput(f"{path} is not a transform: {told} or an ITK transform")
             transform = cls(image.array.astype(np.float64), image.grid)
         elif (grid := field_grid(itk)) is not None:
             field = sitk.DisplacementFieldTransform(itk).GetDisplacementField()
@@ -400,8 +397,8 @@ def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid |
     target = grid or getattr(first, "grid", None)
     if target is None:
         raise BadInput("the first of the transforms is affine and has no grid: give the `grid` of its fixed image")
-    maps = [transform.itk for transform in (first, *others)]
-    return sample_transform(chain([f"transform {k + 1}" for k in range(len(maps))], maps, target), target)
+    maps = {f"transform {k}": transform.itk for k, transform in enumerate((first, *others), start=1)}
+    return sample_transform(chain([*maps], [*maps.values()], target), target)
 
 
 def chain(names: Sequence[str | Path], maps: "Sequence[sitk.Transform]", grid: Grid | None = None) -> sitk.Transform:

@@ -38,9 +38,7 @@ class Card:
     commit: str = ""
     torch: str = ""
     device: str = ""
-    labels_in_training: bool = (
-        False  # whether labels had a part in its loss, or in that of what its training began with
-    )
+    labels_in_training: bool = False  # whether labels had a part in its loss, or in that of its first weights
     flips_in_training: bool | None = None  # whether it was shown mirrored images in training, the last of several
     started_from: str = ""  # the weights that its training began with, and what these were trained on
     channels: str = ""  # what the further channels of its images are: "anatomy"
