@@ -195,9 +195,6 @@ class CMR3D(Volumes, PhaseFolder):
     keeps_voxels = True
 
 
-# Hippocampi and phantoms.
-
-
 @dataclass(frozen=True)
 class Hippocampus(SubjectFolder):
     """Task 4 of the Medical Segmentation Decathlon: images/NAME.nii.gz, labels/NAME.nii.gz, in 3D. Each subject (fixed)
@@ -236,8 +233,7 @@ class Phantoms:
 
     name: str = "phantom"
     shape: tuple[int, ...] = (160, 160)
-    spacing: float = 1.8
-    """Edge of a voxel along every axis, in mm."""
+    spacing: float = 1.8  # edge of a voxel along every axis, in mm
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 40, "val": 10, "test": 20})
 
     structures = HEART

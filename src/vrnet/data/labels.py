@@ -106,10 +106,7 @@ def rename_structures(structures: Mapping[str, int], given: str | LabelNames) ->
     return {names.get(label, name): label for name, label in structures.items()}
 
 
-# What the wall of the heart encloses, slice by slice.
-
-SMALLEST_CAVITY = 0.05
-"""Of the wall: less is a pit in it."""
+SMALLEST_CAVITY = 0.05  # of the wall: less is a pit in it
 
 
 def label_in_cavity(maps: Sequence[Image], wall: int, either: tuple[int, int]) -> int | None:

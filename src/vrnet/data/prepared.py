@@ -27,10 +27,7 @@ from vrnet.errors import BadInput, Progress, Stage
 from vrnet.files import atomic_write, check_file, check_folder, check_ordinary, exists, is_folder, read_record
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 
-# Samples as arrays in files.
-
-FORMAT = 5
-"""To be raised when files are written otherwise, or another sample is made of the same sources."""
+FORMAT = 5  # to be raised when files are written otherwise, or another sample is made of the same sources
 STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}
 OPTIONAL = "fixed_labels", "moving_labels", "field"
@@ -73,9 +70,6 @@ def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
         raise BadInput(f"{subject}: {path} is damaged, or no longer there: remove it, and {PREPARE_AGAIN}") from error
 
 
-# Splits, whose samples are read when they are asked for.
-
-
 @dataclass(frozen=True)
 class StoredSamples:
     """Samples of known names, each read when it is asked for; none is held."""
@@ -101,10 +95,8 @@ class PreparedSplit:
     split: str
     samples: StoredSamples | tuple[Sample, ...]
     """Read from disk one by one, each time they are asked for, unless `load` put them in memory."""
-    structures: Mapping[str, int]
-    """{"LV": 3, ...}: what the labels mean."""
-    pairs_across_subjects: bool
-    """Whether images of any two subjects make a pair to train on."""
+    structures: Mapping[str, int]  # {"LV": 3, ...}: what the labels mean
+    pairs_across_subjects: bool  # whether images of any two subjects make a pair to train on
 
     @property
     def names(self) -> list[str]:
@@ -138,8 +130,6 @@ class PreparedSplit:
     def choose(self, names: Sequence[str]) -> "PreparedSplit":
         return replace(self, samples=StoredSamples(names, self.read))
 
-
-# The cache: what it does not keep is made.
 
 MAX_NAMED_SUBJECTS = 20
 
@@ -222,8 +212,7 @@ def prepare_split(
 
 # Packs: several prepared splits in one file. Its arrays are PART/NUMBER/NAME; what the parts are is in "index".
 
-Use = tuple[str, Purpose]
-"""A split, and what it is prepared for."""
+Use = tuple[str, Purpose]  # a split, and what it is prepared for
 
 
 @dataclass(frozen=True)
@@ -282,8 +271,6 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
     return found
 
 
-# Where pairs come from: a data set by its name (DATASETS in dataset.py lists them), or one prepared in a file.
-
 USES: tuple[Use, ...] = (("train", "training"), ("val", "evaluation"), ("test", "evaluation"))
 MORE_USES: dict[str, tuple[Use, ...]] = {"acdc": (("train", "evaluation"),)}
 """By data set, what some budgets of `vrnet paper` need as well: training on the three slices that are measured."""
@@ -293,8 +280,7 @@ MORE_USES: dict[str, tuple[Use, ...]] = {"acdc": (("train", "evaluation"),)}
 class Source:
     """A data set as a command line names it, and how its splits are prepared."""
 
-    data: str
-    """The name of a data set, or a file that `vrnet prepare` wrote."""
+    data: str  # the name of a data set, or a file that `vrnet prepare` wrote
     root: Path | None = None
     split_file: Path | None = None
     cache: Path | None = None

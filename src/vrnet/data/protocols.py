@@ -62,8 +62,6 @@ def labels_on(mask: Image, grid: Grid, across: int | None = None) -> UInt8[Tenso
     return to_batch(place_labels(mask, grid).array, across)
 
 
-# A subject, prepared: what methods are trained on and measured on.
-
 Purpose = Literal["training", "evaluation"]
 """What a subject is prepared for: training sees more slices and frames, and may do without labels."""
 
@@ -85,8 +83,7 @@ class Sample:
 
 
 SPACING_MM, SIZE = 1.8, 160
-ACROSS_STACK = 2
-"""The axis across the slices of a stack, as `read_volume` turns it."""
+ACROSS_STACK = 2  # the axis across the slices of a stack, as `read_volume` turns it
 QUANTILES = 0.25, 0.5, 0.75
 MIN_PIXELS = 10
 
@@ -160,8 +157,6 @@ def volume_pair(name: str, images: Sequence[Image], masks: Sequence[Image], grid
     labels = [labels_on(mask, grid) for mask in masks]
     return Sample(name, fixed, moving, grid.spacing, *labels)
 
-
-# Files of one subject, read and found fit for use; or BadInput.
 
 LARGEST_LABEL = 255
 

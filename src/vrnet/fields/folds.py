@@ -100,8 +100,7 @@ def _part(corner: Corner, shape: tuple[int, ...]) -> tuple[slice, ...]:
 # after MAX_ROUNDS is smoothed in a neighbourhood that grows until nothing folds. If that is the whole grid, u is drawn
 # towards its mean: D → 1 as all motion relative to it is halved again and again, so there is an end.
 
-MARGIN = 0.02
-"""The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
+MARGIN = 0.02  # the least determinant of a repaired field: enough that rounding it, as files do, folds nothing again
 TARGET = 0.03
 OPENING_ROUNDS = 2  # rounds that open folds before the first that smooths; then the two kinds take turns
 ROUNDS_PER_WIDENING = 16  # after how many rounds smoothing reaches one voxel further beyond the folds
@@ -117,8 +116,7 @@ class Unfolded(NamedTuple):
 
     field: Float[Tensor, "b d *s"]
     folded: Bool[Tensor, "b *s"]
-    drawn: Bool[Tensor, "b *s"]
-    """About folds that rounds did not undo: there much of the motion is lost."""
+    drawn: Bool[Tensor, "b *s"]  # about folds that rounds did not undo: there much of the motion is lost
 
 
 def unfold(u: Float[Tensor, "b d *s"]) -> Unfolded:
@@ -247,9 +245,6 @@ class Mesh:
                 total += u[:, voxels + stride * (x < n - 1)] + u[:, voxels - stride * (x > 0)]
             u[:, voxels] = u[:, voxels].lerp(total / (2 * len(self.shape)), SMOOTHING)
         return voxels
-
-
-# The repair of a registration's folds, and what is said of it.
 
 
 @dataclass(frozen=True)

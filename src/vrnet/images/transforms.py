@@ -429,9 +429,6 @@ def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
     return only
 
 
-# The inverse of a transform of any kind.
-
-
 def grid_of_range(there: Transform) -> Grid:
     """Its own grid, turned and shifted by a large affine part, grown, eightfold at most, to hold every end of a
     transform."""

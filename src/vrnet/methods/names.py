@@ -31,8 +31,6 @@ from vrnet.variational.cascade import Initializer, Spacing, no_motion
 from vrnet.variational.data_terms import DATA_TERMS
 from vrnet.variational.regularizers import REGULARIZERS
 
-# The models in the box: learned methods that come with their weights, by names of their own.
-
 FOLDER = Path(__file__).parents[1] / "weights"
 SHORT_AXIS, SHORT_AXIS_CINE = "short-axis", "short-axis-cine"
 BUNDLED = {
@@ -287,9 +285,6 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
     return cast(Trainable, found)
-
-
-# Networks as PyTorch has them: a module of (fixed, moving) -> field, for training loops and data loaders of others.
 
 
 def network(

@@ -13,8 +13,6 @@ from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 from vrnet.errors import BadInput, did_you_mean
 
-# The docstrings below the fields of a dataclass: they are the help of commands and of parameters.
-
 
 @cache
 def field_docstrings(cls: type) -> dict[str, str]:

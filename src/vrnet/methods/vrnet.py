@@ -161,9 +161,6 @@ def parse_vrnet(name: str) -> VRNet | None:
     return VRNet(found[1].upper(), terms[found[2].casefold()], int(found[3]), int(found[4]), **options)  # type: ignore[arg-type]
 
 
-# The networks that VR-Net is compared with, and one that finds structures.
-
-
 @dataclass(frozen=True)
 class VoxelMorph(Trainable):
     """One U-Net: the empty cascade."""

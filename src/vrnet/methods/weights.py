@@ -59,8 +59,6 @@ def parse_learned(name: str) -> Trainable | None:
     return found and with_parameters(found, given, found.fixed_parameters)
 
 
-# A template, such as Template-48x64x48: what a file of weights may hold instead of networks.
-
 DETAIL = LNCC(radii=(2.0, 4.0))
 """In smaller boxes than those of two images: a template is sharper and less noisy than any of them."""
 SOLVER = replace(preset("Gaussian", "LNCC"), lam=PerDimension(0.7, 0.65))
@@ -77,8 +75,6 @@ def template_shape(name: str) -> tuple[int, ...] | None:
     found = re.fullmatch(r"Template-([1-9][0-9]{0,3}(?:x[1-9][0-9]{0,3}){1,2})", name, flags=re.IGNORECASE)
     return found and tuple(int(n) for n in found[1].split("x"))
 
-
-# Files of weights.
 
 SUFFIX = ".safetensors"
 KEY = "vrnet"  # where the header of a file has the card
@@ -143,8 +139,6 @@ class SkipInitialisation(TorchFunctionMode):
         is_initialising = getattr(function, "__module__", "") == nn.init.__name__ or function in self.METHODS
         return given.get("tensor", *args[:1]) if is_initialising else function(*args, **given)
 
-
-# Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at.
 
 MAX_SPACING_RATIO = 3.0  # how many times coarser or finer than the model's own: it has never seen structures so large
 UNIT_RATIO = 16  # spacings that differ by so many times are more likely in different units

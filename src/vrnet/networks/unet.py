@@ -231,8 +231,7 @@ class Siamese(nn.Module):
         return found
 
 
-SEGMENTER_WIDTHS = (1, 2, 4, 6, 8)
-"""Channels of each level, as multiples of the first's."""
+SEGMENTER_WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, as multiples of the first's
 
 
 def segmenter(d: int, inputs: int, outputs: int, width: int) -> UNet:

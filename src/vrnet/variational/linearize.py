@@ -54,9 +54,6 @@ class Masks:
         return Masks(change(self.fixed), change(self.moving))
 
 
-# What is known of two images at a field: the images themselves, and one of two expansions.
-
-
 @dataclass(frozen=True)
 class WarpedPair:
     """Two images, the second of them also as the field u^ω warps it: what a data term is expanded of."""
@@ -180,9 +177,6 @@ def remember(channels: Channels, I: Images, h: RelativeSpacing) -> Float[Tensor,
     if key not in known:
         known[key] = channels(I, h)
     return known[key]
-
-
-# Small systems at every voxel at once.
 
 
 def add_dot(
