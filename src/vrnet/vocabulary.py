@@ -13,8 +13,7 @@ DeviceChoice = Literal["auto", "cpu", "cuda"]  # where to compute
 Folds = Literal["repair", "keep"]  # what may be done about the folds of a field that a method found
 Interpolation = Literal["linear", "bspline"]  # what an image is between its voxels
 Slices = Literal["auto", "each", "together"]  # how the slices of a stack are registered
-Space = Literal["LPS", "RAS"]
-"""Which way x and y of points run: to the patient's left and back, or to the right and front."""
+Space = Literal["LPS", "RAS"]  # x and y run to the patient's left and back, or to the right and front
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +52,7 @@ class RegistrationOptions:
         return asdict(self)
 
 
-HEART = {"LV": 3, "Myo": 2, "RV": 1}
-"""As ACDC numbers them, and phantoms; labels of UK Biobank are brought to these numbers."""
+HEART = {"LV": 3, "Myo": 2, "RV": 1}  # as ACDC and phantoms number them, and UK Biobank in the end
 HIPPOCAMPUS = {"anterior": 1, "posterior": 2}  # those of the Medical Segmentation Decathlon
 
 

@@ -254,7 +254,6 @@ class Phantoms:
 
 
 PHANTOMS_3D = partial(Phantoms, "phantom3d", (128, 128, 96), 1.2, {"train": 24, "val": 4, "test": 8})
-"""Volumes of the size of 3D cardiac MR; fewer patients, since each takes longer to make."""
 
 
 class Entry(NamedTuple):

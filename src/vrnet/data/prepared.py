@@ -93,8 +93,7 @@ class PreparedSplit:
 
     data: str
     split: str
-    samples: StoredSamples | tuple[Sample, ...]
-    """Read from disk one by one, each time they are asked for, unless `load` put them in memory."""
+    samples: StoredSamples | tuple[Sample, ...]  # read each time they are asked for, unless `load` put them in memory
     structures: Mapping[str, int]  # {"LV": 3, ...}: what the labels mean
     pairs_across_subjects: bool  # whether images of any two subjects make a pair to train on
 

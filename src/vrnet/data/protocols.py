@@ -62,8 +62,7 @@ def labels_on(mask: Image, grid: Grid, across: int | None = None) -> UInt8[Tenso
     return to_batch(place_labels(mask, grid).array, across)
 
 
-Purpose = Literal["training", "evaluation"]
-"""What a subject is prepared for: training sees more slices and frames, and may do without labels."""
+Purpose = Literal["training", "evaluation"]  # training sees more slices and frames, and may do without labels
 
 
 @dataclass(frozen=True, eq=False)

@@ -119,8 +119,7 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
 
 MIN_CYCLE_MS, MAX_CYCLE_MS = 200.0, 4000.0  # a heart beats between 300 and 15 times a minute
 MAX_STEP_S = 0.3  # a third step below is the time between frames, in seconds
-MAX_CHANGE = 0.45
-"""The part of a cine's variance that is change over time: 0.37 at most of hearts, 0.57 at least of slices of brains."""
+MAX_CHANGE = 0.45  # the part of a cine's variance that is change over time: at most .37 of hearts, of brains .57
 
 
 def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:

@@ -191,8 +191,7 @@ def field_grid(transform: sitk.Transform) -> Grid | None:
 
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")  # the formats that transforms are written in
-LARGE_REACH, MAX_CONDITION = 0.05, 100.0
-"""Affine parts that move corners by more of the diagonal are not left to iteration, unless they flatten space."""
+LARGE_REACH, MAX_CONDITION = 0.05, 100.0  # smaller affine parts, and maps that flatten space, are left to iteration
 STEPS_PER_MM = 2.0**13  # in files; of voxels smaller than half a mm more; a power of 2, exact as floating point
 
 

@@ -44,7 +44,6 @@ BUNDLED = {
 """Every model in the box that registers: its name, and a line on what it is."""
 ANATOMY = "anatomy"
 SEGMENTERS = {ANATOMY: "learned, in the box: finds RV, wall and LV in short-axis cine MR, in 2D"}
-"""Every model in the box that finds structures in one image, and registers nothing."""
 NON_COMMERCIAL, SHARE_ALIKE = "CC BY-NC-SA 4.0, non-commercial", "CC BY-SA 4.0"
 LICENCES = {
     SHORT_AXIS: NON_COMMERCIAL, SHORT_AXIS_CINE: NON_COMMERCIAL, ANATOMY: NON_COMMERCIAL,
@@ -70,8 +69,7 @@ def load_bundled(name: str) -> Trained:
 
 # What is used where no method is named: a model of hearts where it can be right, the iterative solver elsewhere.
 
-SOLVER = preset("Gaussian", "LNCC")
-"""Best of the solvers on hippocampi of validation, and as good as any on hearts; brightness and contrast may differ."""
+SOLVER = preset("Gaussian", "LNCC")  # best of the solvers on hippocampi of validation, and as good as any on hearts
 MODELS: dict[Task, str] = {"pair": SHORT_AXIS, "cine": SHORT_AXIS_CINE}
 """For slices. The first brings labels together best; the second strains tissue most nearly as phantoms do."""
 
@@ -114,7 +112,6 @@ class Identity(Method):
 
 
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
-"""Every method that can register as it is, but for the solvers and the bundled models."""
 EXAMPLES = (
     *PAPER, *(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER),
     VoxelMorph(), Siamese(), RCNet(),

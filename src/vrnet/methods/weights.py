@@ -59,8 +59,7 @@ def parse_learned(name: str) -> Trainable | None:
     return found and with_parameters(found, given, found.fixed_parameters)
 
 
-DETAIL = LNCC(radii=(2.0, 4.0))
-"""In smaller boxes than those of two images: a template is sharper and less noisy than any of them."""
+DETAIL = LNCC(radii=(2.0, 4.0))  # smaller boxes than those of two images: a template is sharper and less noisy
 SOLVER = replace(preset("Gaussian", "LNCC"), lam=PerDimension(0.7, 0.65))
 # λ and the radii were chosen on the validation pairs of hippocampus, by Dice and strict folds.
 

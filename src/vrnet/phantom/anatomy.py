@@ -236,8 +236,7 @@ class Chest:
 # How a heart beats: φ = id + u, from end-diastole to end-systole, in closed form. φ changes one coordinate at a time,
 # increasing in it while the others are held: so it cannot fold, and is undone by a search along a line.
 
-Contractility = Callable[[Tensor, Tensor], Tensor]
-"""How well the wall contracts, from 0 to 1, in the direction (2, *s) from the LV axis and at the level z (*s) in mm."""
+Contractility = Callable[[Tensor, Tensor], Tensor]  # 0 to 1, in the direction (2, *s) from the LV axis and at z (*s) mm
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,7 @@ def count_inside(level: Level) -> int:
 
 
 SAMPLES, SEED, HISTOGRAM_BINS = 20_000, 1, 32
-FIRST_STEP, LAST_STEP, ITERATIONS = 0.5, 0.002, 100
-"""The steps of a refinement, in voxels of its level: from the first down to the last, or so many."""
+FIRST_STEP, LAST_STEP, ITERATIONS = 0.5, 0.002, 100  # of a refinement, in voxels of its level
 SMALL_TURN = np.radians(25)
 STARTS_REFINED = 6
 MIN_SHARE = 0.2  # a map that takes less of fixed into moving is none: by chance, little can be alike

@@ -33,18 +33,16 @@ def register_images(
     progress: Progress | None = None,
 ) -> PairResult:  # fmt: skip
     """Find the transform from fixed to moving, each on its own grid in the world: our images, files, or those of
-    SimpleITK or nibabel.
+    SimpleITK or nibabel. How the axes of the arrays are stored does not matter.
 
-    How the axes of the arrays are stored does not matter: methods see them in the order of the world's, and running as
-    these do. An `affine` start, "rigid" or "affine", is found first, also where headers put the images far apart; the
-    deformation is sought beyond it. An affine map that is known can be given instead. With `slices` "each", the slices
-    across the widest spacing are registered one by one, with "together" as a volume; "auto" takes them one by one where
-    they are at least two and a half times as far apart as the voxels within them (a trained model decides by its
-    dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
+    An `affine` start, "rigid" or "affine", is found first, also where headers put the images far apart; or a known map
+    is given. With `slices` "each", the slices across the widest spacing are registered one by one, with "together" as a
+    volume; "auto" takes them one by one where they are at least two and a half times as far apart as the voxels within
+    them (a trained model decides by its dimension). Where moving is plainly brighter or darker, methods that compare
     intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
     fixed; warped keeps its own. Masks lie on the grid of their image and are nonzero inside: only there images are
-    compared, and where moving has voxels; the outside can only guide an affine start. Labels lie on the grid of their
-    image too: they are measured, and matched only with `channels` "labels". The rest is as of `register`."""
+    compared. Labels lie on the grid of their image too: they are measured, and matched only with `channels` "labels".
+    The rest is as of `register`."""
     pair = ImagePair.read(fixed, moving, fixed_labels, moving_labels, fixed_mask, moving_mask)
     known = None
     if isinstance(affine, Affine):

@@ -310,7 +310,6 @@ class Remap(BothContrastsLNCC):
 
 
 DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI(), Remap())}
-"""Every data term by its name."""
 
 
 # What LNCC and MIND compare of two images beside their intensities. Lengths are in shortest edges of a voxel.

@@ -72,10 +72,8 @@ class RelearnContrast(nn.Module):
         return v
 
 
-MakeSolver = Callable[[int, torch.device], Initializer]
-"""What finds a field in d dimensions, on a device; it takes masks."""
-MAX_TIMES_LARGER = 2
-"""How many times longer than the template an image may be along an axis; most of a larger one is not compared."""
+MakeSolver = Callable[[int, torch.device], Initializer]  # finds a field in d dimensions on a device; takes masks
+MAX_TIMES_LARGER = 2  # than the template an image may be along an axis: most of a larger one is not compared
 
 
 class ThroughTemplate(nn.Module):
