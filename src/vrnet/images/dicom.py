@@ -33,13 +33,7 @@ OF_FRAMES = (
 OF_FILES = ("Rows", "Columns", "NumberOfFrames", "SeriesInstanceUID", "SharedFunctionalGroupsSequence",
             "PerFrameFunctionalGroupsSequence", "SOPInstanceUID", "SeriesNumber", "SeriesDescription", "ImageType",
             "AcquisitionTime")  # fmt: skip
-PHASE_TYPES = {
-    "P",
-    "PHASE",
-    "PHASE MAP",
-    "VELOCITY",
-    "VELOCITY MAP",
-}  # ImageType of maps of flow, no pictures of hearts
+PHASE_TYPES = {"P", "PHASE", "PHASE MAP", "VELOCITY", "VELOCITY MAP"}  # those of maps of flow, which show no heart
 
 
 class Series(NamedTuple):

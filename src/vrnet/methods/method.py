@@ -264,7 +264,5 @@ for name in (*Method.__annotations__, *(key for key, value in vars(Method).items
 
 def without_flips(method: Method) -> BadInput:
     """The error to raise where a network that never saw mirrored images is to be averaged."""
-    return BadInput(
-        f"{method} was trained without mirrored images and may go wrong in them, so that it is not averaged over flips "
-        "and turns: leave out `average=True`, and +average in its name"
-    )
+    told = f"{method} was trained without mirrored images, and is not averaged over flips and turns"
+    return BadInput(f"{told}: leave out `average=True`, and +average in its name")

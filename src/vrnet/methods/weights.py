@@ -44,9 +44,7 @@ FAMILIES = {
     "VoxelMorph": Family(learned.VoxelMorph().summary, learned.parse_baseline),
     "Siamese": Family(learned.Siamese().summary, learned.parse_baseline),
     "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", learned.parse_baseline),
-    "P-L1|L2|none": Family(
-        "learned: features, and a data step at each level of a pyramid, as P-L2", learned.parse_baseline
-    ),
+    "P-L1|L2|none": Family("learned: a pyramid of features with data steps, as P-L2", learned.parse_baseline),
     "Segmenter": Family(learned.Segmenter().summary, learned.parse_segmenter),
 }
 """Every kind of learned method by the form of its names."""
