@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import permutations, product
 from operator import attrgetter
 from pathlib import Path, PurePath
@@ -217,9 +218,9 @@ class AverageOverTurns(nn.Module):
         orders = list(permutations(range(d))) if d == 2 and is_square else [tuple(range(d))]
         flips = [tuple(axis for axis in range(d) if chosen[axis]) for chosen in product((False, True), repeat=d)]
         for order, flipped in product(orders, flips):
-            g = order, flipped
+            change = partial(turn, order=order, flipped=flipped)
             h = spacing and tuple(spacing[axis] for axis in order)
-            u = self.find(turn(I0, *g), turn(I1, *g), h, masks and masks.map(lambda w, g=g: turn(w, *g)))
+            u = self.find(change(I0), change(I1), h, masks and masks.map(change))
             u = u.flip([2 + axis for axis in flipped])
             u[:, list(flipped)] *= -1
             back = [order.index(axis) for axis in range(d)]

@@ -290,7 +290,7 @@ class SegmentPairs(nn.Module):
 def parse_segmenter(name: str) -> Segmenter | None:
     """The segmenter of a name such as Segmenter-k2-w16, if it is one."""
     found = re.fullmatch(rf"Segmenter(?:-k{COUNT})?(?:-w{COUNT})?", name, flags=re.IGNORECASE)
-    return found and Segmenter(int(found[1] or STRUCTURES), found[2] and int(found[2]))
+    return found and Segmenter(int(found[1] or STRUCTURES), int(found[2]) if found[2] else None)
 
 
 def parse_baseline(name: str) -> Trainable | None:
@@ -300,7 +300,7 @@ def parse_baseline(name: str) -> Trainable | None:
     if not found:
         return None
     voxelmorph, _, cascades, half, data, channels, digits = found.groups()
-    width = digits and int(digits)
+    width = int(digits) if digits else None
     if cascades:
         return RCNet(int(cascades), width, "half" if half else "full")
     if data:

@@ -241,14 +241,14 @@ def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[f
     of that stays: hearts differ in size by more, and interpolating would only blur. A size within 1 % of a multiple of
     16 becomes that multiple, since a U-Net pads up to the next."""
     if not is_in_reach(wanted, spacing):
-        found = millimetres(spacing)
-        raise BadInput(f"the model works at {millimetres(wanted)} and the images have {found}: are they in mm?")
+        own, given = millimetres(wanted), millimetres(spacing)
+        raise BadInput(f"the model works at {own} and the images have {given}: are they in mm?")
     found = []
-    for n, h, own in zip(shape, spacing, wanted, strict=True):
-        exact = (n - 1) * h / own + 1
+    for n, h, best in zip(shape, spacing, wanted, strict=True):
+        exact = (n - 1) * h / best + 1
         multiple = 16 * round(exact / 16)
         size = multiple if abs(multiple - exact) <= 0.01 * exact else round(exact)
-        found.append(n if abs(h / own - 1) <= 0.05 else max(2, size))
+        found.append(n if abs(h / best - 1) <= 0.05 else max(2, size))
     return tuple(found)
 
 

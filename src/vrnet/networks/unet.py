@@ -131,9 +131,9 @@ def unet_3d(inputs: int, outputs: int, width: int = 8) -> UNet:
     c = width
     down, up = ((1, 2, 2), (2, 4, 4), (4, 8, 8), (8, 16, 8)), ((16, 8, 4), (8, 4, 2), (4, 4, 2), (3, 2, 2))
     encoder = [convolutions(3, inputs, c, c)]
-    encoder += [convolutions(3, *(k * c for k in counts), stride=2) for counts in down]
+    encoder += [convolutions(3, a * c, b * c, k * c, stride=2) for a, b, k in down]
     ups = [nn.Sequential(ConvTranspose3d(k * c, k * c, 2, stride=2), nn.ReLU(inplace=True)) for k in (8, 4, 2, 2)]
-    decoder = [convolutions(3, *(k * c for k in counts)) for counts in up]
+    decoder = [convolutions(3, a * c, b * c, k * c) for a, b, k in up]
     return UNet(encoder, ups, decoder, near_zero(Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
 
 

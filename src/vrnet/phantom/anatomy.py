@@ -254,8 +254,8 @@ class Motion:
     def part_way(self, contraction: float, torsion: float) -> "Motion":
         """The motion of a heart that has contracted and turned by these shares of the whole."""
         parts = {name: contraction * getattr(self, name) for name in ("ejection", "rv_ejection", "descent")}
-        twist, shift = (torsion * self.twist[0], torsion * self.twist[1]), tuple(contraction * x for x in self.shift)
-        return replace(self, twist=twist, shift=shift, **parts)
+        twist = torsion * self.twist[0], torsion * self.twist[1]
+        return replace(self, twist=twist, shift=(contraction * self.shift[0], contraction * self.shift[1]), **parts)
 
     def forward(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
         """φ(p): shift, contract, turn, descend."""
