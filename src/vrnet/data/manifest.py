@@ -101,9 +101,9 @@ class Manifest:
             raise BadInput(f"{path} lists no pairs of images{columns}: give it {FORMAT}")
         refuse_misspelt(rows[0], COLUMNS, path)
         names = [row.get("name") or f"pair{number:03d}" for number, row in enumerate(rows, start=1)]
-        subjects = {row.get("subject", ""): None for row in rows}
-        if "name" not in rows[0] and all(subjects) and len(subjects) == len(rows):
-            names = list(subjects)
+        subjects = [row.get("subject", "") for row in rows]
+        if "name" not in rows[0] and all(subjects) and len({*subjects}) == len(rows):
+            names = subjects
         members = [(name, row.get("split", "train")) for name, row in zip(names, rows, strict=True)]
         return cls(path, dict(zip(names, rows, strict=True)), group_by_split(members, path))
 
@@ -124,7 +124,7 @@ class Manifest:
         """One pair, scaled, on the grid of fixed at the common spacing, about its centre."""
         files = self.sources(subject, purpose)
         images = fixed, moving = [protocols.read_shown(path) for path in files[:2]]
-        d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in images]
+        d, axes = len(registered_axes(fixed.grid)), [image.array.ndim for image in images]
         if d != len(self.shape):
             raise BadInput(
                 f"{fixed.name} is registered in {d}D, and the first pair in {len(self.shape)}D: part the list"

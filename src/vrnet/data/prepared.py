@@ -36,10 +36,10 @@ PREPARE_AGAIN = "prepare it again"
 
 
 def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
-    images = {name: getattr(sample, name).numpy() * np.float64(STEPS) for name in ("fixed", "moving")}
-    others = {name: getattr(sample, name).numpy() for name in OPTIONAL if getattr(sample, name) is not None}
     about = {"name": np.array(sample.name), "spacing": np.array(sample.spacing, np.float64)}
-    return about | {name: np.round(image).astype(np.uint16) for name, image in images.items()} | others
+    for name in ("fixed", "moving"):
+        about[name] = np.round(getattr(sample, name).numpy() * np.float64(STEPS)).astype(np.uint16)
+    return about | {name: getattr(sample, name).numpy() for name in OPTIONAL if getattr(sample, name) is not None}
 
 
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
@@ -194,10 +194,9 @@ def prepare_split(
     if broken and not (skip_broken and len(broken) < len(subjects)):
         lines = [f"{len(broken)} of {len(subjects)} subjects of {dataset.name} cannot be used:"]
         lines += [f"{subject}: {reason}" for subject, reason in [*broken.items()][:MAX_NAMED_SUBJECTS]]
-        if len(broken) > MAX_NAMED_SUBJECTS:
-            lines.append(f"and {len(broken) - MAX_NAMED_SUBJECTS} more")
-        all_are = len(broken) == len(subjects)
-        way = "; or is this the wrong folder?" if all_are else ", or go on without them: `skip_broken`"
+        lines += [f"and {more} more"] if (more := len(broken) - MAX_NAMED_SUBJECTS) > 0 else []
+        is_all = len(broken) == len(subjects)
+        way = "; or is this the wrong folder?" if is_all else ", or go on without them: `skip_broken`"
         raise BadInput("\n  ".join(lines) + f"\nmend them{way}")
     for subject, reason in broken.items():
         say(f"left out {subject}: {reason}")
@@ -263,10 +262,8 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
     for place, values in enumerate(parts):
         part = read_record(values, PartRecord, path, PREPARE_AGAIN)
         places = {subject: (path, f"{place}/{k}/") for k, subject in enumerate(part.subjects)}
-        samples = StoredSamples(part.subjects, partial(read_sample, places))
-        found[part.split, part.purpose] = PreparedSplit(
-            part.data, part.split, samples, part.structures, part.pairs_across_subjects
-        )
+        samples, about = StoredSamples(part.subjects, partial(read_sample, places)), (part.data, part.split)
+        found[part.split, part.purpose] = PreparedSplit(*about, samples, part.structures, part.pairs_across_subjects)
     return found
 
 

@@ -111,11 +111,9 @@ def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spa
 
 def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
     """Every later frame to the first, in all slices that are not constant in either."""
-    parts = [
-        part
-        for first, *later in filter(None, slices_of(images, masks, spacing, size))
-        for part in (first.repeat(len(later), 1, 1, 1), torch.cat(later))
-    ]
+    parts = []
+    for first, *later in filter(None, slices_of(images, masks, spacing, size)):
+        parts += [first.repeat(len(later), 1, 1, 1), torch.cat(later)]
     shown = not_constant(parts[0]) & not_constant(parts[1])
     if not shown.any():
         raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
@@ -153,8 +151,7 @@ def not_constant(images: Float[Tensor, "b 1 *s"]) -> Bool[Tensor, " b"]:
 def volume_pair(name: str, images: Sequence[Image], masks: Sequence[Image], grid: Grid) -> Sample:
     """The second image to the first on a grid; without masks, no labels."""
     fixed, moving = (image_on(image, grid) for image in rescale_images_jointly(*images))
-    labels = [labels_on(mask, grid) for mask in masks]
-    return Sample(name, fixed, moving, grid.spacing, *labels)
+    return Sample(name, fixed, moving, grid.spacing, *(labels_on(mask, grid) for mask in masks))
 
 
 LARGEST_LABEL = 255
@@ -180,9 +177,9 @@ def read_phases(paths: Sequence[Path]) -> list[Image]:
     """The volumes of one subject at several times, all of one shape and in one place."""
     first, *others = images = [read_volume(path) for path in paths]
     for other in others:
-        if first.grid.shape != other.grid.shape:
-            shapes = " and ".join(shape_text(image.grid.shape) for image in (first, other))
-            raise BadInput(f"{first.name} and {other.name} differ in shape ({shapes}): they should be of one series")
+        a, b = shape_text(first.grid.shape), shape_text(other.grid.shape)
+        if a != b:
+            raise BadInput(f"{first.name} and {other.name} differ in shape ({a} and {b}): they should be of one series")
         check_overlap(first, other)
     return images
 

@@ -51,7 +51,7 @@ def measure_pair(result: PairResult) -> dict[str, Any]:
     if result.compared is not None:
         masks = {"fixed": result.masks.fixed, "moving": result.masks.moving}
         measures["masks"] = {role: name_of(mask) for role, mask in masks.items()}
-        paths = {role: None if mask is None else Path(mask.name).absolute() for role, mask in masks.items()}
+        paths = {role: mask and Path(mask.name).absolute() for role, mask in masks.items()}
         measures["mask_paths"] = {role: str(path) if path and exists(path) else None for role, path in paths.items()}
     return measures
 
@@ -67,18 +67,12 @@ def run_measures(result: PairResult) -> dict[str, Any]:
     if result.is_from_file:
         unknown = dict.fromkeys(("weights", "parameters", "options", "device", "seconds", "slice_by_slice", "repair"))
         return {"method": result.method, **unknown, **seen, "provenance": {**versions(), "device": None}}
-    return {
-        "method": result.method,
-        "weights": result.weights,
-        "parameters": result.parameters,
-        "options": result.options.as_json(),
-        "device": result.device,
-        "seconds": result.seconds,
-        "slice_by_slice": result.slice_axis is not None,
-        "repair": None if result.repair is None else asdict(result.repair),
-        **seen,
-        "provenance": provenance(torch.device(result.device or "cpu")),
+    found = {
+        name: getattr(result, name) for name in ("method", "weights", "parameters", "options", "device", "seconds")
     }
+    found |= {"options": result.options.as_json(), "slice_by_slice": result.slice_axis is not None}
+    found |= {"repair": None if result.repair is None else asdict(result.repair), **seen}
+    return found | {"provenance": provenance(torch.device(result.device or "cpu"))}
 
 
 def unmatched_brightness(result: PairResult) -> Remap | None:
@@ -177,8 +171,7 @@ def structure_evidence(measures: Mapping[str, Any], names: Mapping[str, str] | N
     worst = max(falls, key=lambda fall: fall.before - fall.after) if len(falls) > 1 else None
     found: dict[str, Any] = {"fall": worst}
     for key, name in (("dice", "dice"), ("distance", "mean_surface_distance_mm")):
-        if name in measures:
-            found |= {f"{key}_{when}": measures[name][when]["mean"] for when in ("before", "after")}
+        found |= {f"{key}_{when}": of_labels["mean"] for when, of_labels in measures.get(name, {}).items()}
     return found
 
 

@@ -61,11 +61,8 @@ class Parameter:
 def parameters(method: Any, fixed: tuple[str, ...] = ()) -> list[Parameter]:
     """The parameters of a method that can be set; the fixed ones are said by its name."""
     meanings = field_docstrings(type(method))  # type: ignore[arg-type]
-    return [
-        Parameter(field.name, getattr(method, field.name), meanings.get(field.name, ""))
-        for field in fields(method)
-        if field.init and field.name not in fixed
-    ]
+    names = [field.name for field in fields(method) if field.init and field.name not in fixed]
+    return [Parameter(name, getattr(method, name), meanings.get(name, "")) for name in names]
 
 
 def changes(method: Any, default: Any, fixed: tuple[str, ...] = ()) -> str:

@@ -21,7 +21,7 @@ from vrnet.networks.pyramid import PyramidNet
 from vrnet.networks.unet import he_initialised, unet
 from vrnet.variational.cascade import Cascade, DataStep, Initializer, Spacing, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L2
-from vrnet.variational.linearize import Images
+from vrnet.variational.linearize import Images, Masks
 
 NO_DATA = "none"
 WORD_FIELDS = {
@@ -274,16 +274,14 @@ class Segmenter(Trainable):
         return SegmentPairs(net).to(device)
 
 
-class SegmentPairs(nn.Module):
+class SegmentPairs(denoisers.Predict):
     """The scores of background and structures in each image of a pair, the moving ones after the fixed ones."""
 
     steps = ()
 
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, I0: Images, I1: Images, spacing: Spacing = None) -> Float[Tensor, "b2 k *s"]:
+    def forward(
+        self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None
+    ) -> Float[Tensor, "b2 k *s"]:
         return denoisers.apply_padded(self.net, torch.cat([I0, I1]))
 
 

@@ -63,7 +63,6 @@ SOLVER = replace(preset("Gaussian", "LNCC"), lam=PerDimension(0.7, 0.65))
 
 
 def make_solver(d: int, device: torch.device = CPU) -> Solver:
-    """What brings images to a template."""
     return SOLVER.solver(DETAIL, d).to(device)
 
 

@@ -78,8 +78,8 @@ def register_pair(
     covered = place_labels(masks.moving, grid, affine).array if masks.moving else coverage(moving.grid, grid, affine)
     compared = covered != 0 if masks.fixed is None else (covered != 0) & masks.fixed.array
     if not compared.any():
-        both = f"{(masks.fixed or fixed).name} and {(masks.moving or moving).name}"
-        raise BadInput(f"{both} do not overlap in space: check the headers")
+        a, b = masks.fixed or fixed, masks.moving or moving
+        raise BadInput(f"{a.name} and {b.name} do not overlap in space: check the headers")
     if plan.method.scaling == "each":  # before the border of moving is repeated
         fixed = rescale_images_jointly(fixed, masks=[masks.fixed])[0]
         moving = rescale_images_jointly(moving, masks=[masks.moving])[0]
@@ -110,20 +110,18 @@ def register_pair(
 
 def choose_slice_axis(grid: Grid, slices: Slices, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
     """The axis across which slices are to be registered one by one, if they are; `dimensions` are the method's."""
-    if len(grid.shape) == 2:
-        if slices == "each":
-            raise BadInput("a 2D image has no slices to register each: leave `slices` out")
-        return None
+    if len(grid.shape) == 2 and slices == "each":
+        raise BadInput("a 2D image has no slices to register each: leave `slices` out")
     if slices == "auto" and len(dimensions) > 1:
         return grid.stacked_across
-    return grid.across if slices == "each" or (slices == "auto" and dimensions == (2,)) else None
+    is_each = slices == "each" or (slices == "auto" and dimensions == (2,))
+    return grid.across if is_each and len(grid.shape) == 3 else None
 
 
 def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
     """BadInput if one of the images shows nothing, or they have no dimension or, if they must, no place in common."""
-    if len(fixed.grid.shape) != len(moving.grid.shape):
-        d = [len(image.grid.shape) for image in (fixed, moving)]
-        raise BadInput(f"{fixed.name} is {d[0]}D and {moving.name} {d[1]}D: give two images of one kind")
+    if (a := fixed.array.ndim) != (b := moving.array.ndim):
+        raise BadInput(f"{fixed.name} is {a}D and {moving.name} {b}D: give two images of one kind")
     for image in (fixed, moving):
         if image.array.dtype.kind not in "iufb":
             raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")

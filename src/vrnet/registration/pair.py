@@ -66,16 +66,16 @@ class ImagePair:
     ) -> "ImagePair":  # fmt: skip
         """The pair of what is given, as files or as images; BadInput where a map or a mask is not for its image."""
         I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
-        maps = (given_labels("fixed_labels", fixed_labels), given_labels("moving_labels", moving_labels))
-        masks = read_mask("fixed_mask", fixed_mask, I0), read_mask("moving_mask", moving_mask, I1)
-        return cls(I0, I1, *maps, PairMasks(*masks))
+        L0, L1 = given_labels("fixed_labels", fixed_labels), given_labels("moving_labels", moving_labels)
+        masks = PairMasks(read_mask("fixed_mask", fixed_mask, I0), read_mask("moving_mask", moving_mask, I1))
+        return cls(I0, I1, L0, L1, masks)
 
     @property
     def images(self) -> dict[str, Image]:
         """All images that are given, by their names here."""
-        given = vars(self) | {"fixed_mask": self.masks.fixed, "moving_mask": self.masks.moving}
-        names = "fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask"
-        return {name: given[name] for name in names if given[name] is not None}
+        names, masks = ("fixed", "moving", "fixed_labels", "moving_labels"), self.masks
+        given = {name: getattr(self, name) for name in names} | {"fixed_mask": masks.fixed, "moving_mask": masks.moving}
+        return {name: image for name, image in given.items() if image is not None}
 
     @property
     def label_maps(self) -> list[Image]:
