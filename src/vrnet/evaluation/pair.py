@@ -23,6 +23,9 @@ from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
 
+Values = Real[ndarray, "*s"]
+Points = Float[ndarray, "n d"]
+
 
 def measure_pair(result: PairResult) -> dict[str, Any]:
     """What metrics.json holds, but for the verdict: what was run, how good it is, and which files there are."""
@@ -91,9 +94,7 @@ def name_of(image: Image | None) -> str | None:
     return None if image is None else Path(image.name).name
 
 
-def similarity(
-    fixed: Real[ndarray, "*s"], moving: Real[ndarray, "*s"], warped: Real[ndarray, "*s"], seen: tuple[Mask, Mask]
-) -> dict[str, float]:
+def similarity(fixed: Values, moving: Values, warped: Values, seen: tuple[Mask, Mask]) -> dict[str, float]:
     """Mean absolute difference from fixed, and correlation with it, of the voxels seen, before and after."""
     pairs = {"before": (fixed[seen[0]], moving[seen[0]]), "after": (fixed[seen[1]], warped[seen[1]])}
     found = {f"mae_{when}": metrics.mean_absolute_error(*pair) for when, pair in pairs.items()}
@@ -196,9 +197,7 @@ def motion_error(
     return {f"end_point_error_mm_{when}": metrics.nan_mean(length.ravel()) for when, length in found.items()}
 
 
-def target_registration_error(
-    fixed: Float[ndarray, "n d"], moving: Float[ndarray, "n d"], mapped: Float[ndarray, "n d"]
-) -> dict[str, float]:
+def target_registration_error(fixed: Points, moving: Points, mapped: Points) -> dict[str, float]:
     """Mean |x − y| before and |φ(x) − y| after, over landmarks x of fixed, which φ maps, and y of moving, in mm."""
     errors = {"before": fixed - moving, "after": mapped - moving}
     return {when: metrics.nan_mean(np.linalg.norm(error, axis=1)) for when, error in errors.items()}

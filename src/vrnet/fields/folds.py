@@ -281,13 +281,11 @@ class Repair:
         if not self.folded_percent:
             cause = f"No voxel was folded, but some were squeezed to less than {100 * MARGIN:.0f} % of their size"
         mean, most, unit = self.moves
-        moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most"
         place = ", ".join(map(str, self.farthest_voxel))
+        moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
         lost = f"; about folds that did not open, {small_percent(self.drawn_percent)} of them lost much of their motion"
-        return (
-            f"{cause}: {small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}, "
-            f"at voxel ({place}){lost if self.drawn_percent else ''}"
-        )
+        changed = f"{small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
+        return f"{cause}: {changed}{lost if self.drawn_percent else ''}"
 
     def as_stored(self, shape: tuple[int, ...], mirrored: tuple[int, ...], order: Sequence[int]) -> "Repair":
         """The repair of images that are mirrored along some axes, and then have axis order[i] as axis i."""

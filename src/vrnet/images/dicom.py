@@ -16,6 +16,7 @@ from vrnet.errors import BadInput, counted, some, warn_of_input
 from vrnet.files import exists, unreadable
 from vrnet.images.formats import Voxels, check_picture, first_bytes, refuse_errors
 from vrnet.images.grid import Grid, checked_grid
+from vrnet.images.image import Times
 from vrnet.images.isolated import read_isolated
 
 MIN_SLICE_DISTANCE_MM = 1e-3
@@ -164,9 +165,7 @@ def places_of(frames: list[Frame]) -> list[list[Frame]]:
     return places
 
 
-def read_cine_frames(
-    frames: list[Frame], path: Path
-) -> tuple[Shaped[ndarray, "t x y z"], Grid, tuple[float, ...] | None]:
+def read_cine_frames(frames: list[Frame], path: Path) -> tuple[Shaped[ndarray, "t x y z"], Grid, Times]:
     """The pixels of a cine, where they lie, and when they were taken: in the order of time, by their times or else by
     their numbers; of a frame, from the first place along the normal on."""
     check_alike(frames, path)

@@ -44,9 +44,7 @@ class Grid:
         return cls.of(shape, spacing, np.zeros(len(shape)), np.eye(len(shape)))
 
     @classmethod
-    def of(
-        cls, shape: Iterable[Any], spacing: Iterable[Any], origin: Iterable[Any], axes: Float[ndarray, "d d"]
-    ) -> "Grid":
+    def of(cls, shape: Iterable[Any], spacing: Iterable[Any], origin: Iterable[Any], axes: ndarray) -> "Grid":
         """The grid of these numbers, of any type; column i of `axes` is the direction of axis i."""
         h, start = (tuple(map(float, part)) for part in (spacing, origin))
         return cls(tuple(map(int, shape)), h, start, tuple(axes.ravel().tolist()))

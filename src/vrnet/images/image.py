@@ -75,6 +75,7 @@ def frame_step(header: Any) -> float | None:
     return unit and float(header.get_zooms()[3]) * unit
 
 
+Times = tuple[float, ...] | None  # when frames were taken, in ms
 MAX_SEGMENTS, MAX_SCATTER = 256, 0.5  # of a segmentation: values, and the part of neighbours that differ
 # More different numbers are intensities, unless they come in patches, as those of FreeSurfer do.
 NOT_LABELS = 64, "not a label map; give the labels that were drawn on it"
@@ -216,7 +217,7 @@ class Cine:
 
     frames: Shaped[ndarray, "t *s"]
     grid: Grid  # that of each frame
-    times_ms: tuple[float, ...] | None = None
+    times_ms: Times = None
     """When each frame was taken, in ms after the R wave; None where the files do not say."""
     name: str = "the cine"  # what messages call it: the file or folder it came from
     doubt: str = ""  # why it may be no cine, where its file leaves that open

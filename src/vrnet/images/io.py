@@ -20,7 +20,7 @@ from vrnet.images import formats
 from vrnet.images.dicom import is_dicom, read_cine_frames, read_series, read_study
 from vrnet.images.formats import Voxels, first_bytes, refuse_errors
 from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid
-from vrnet.images.image import Cine, Image, checked_numbers, frame_step, grid_of, grid_of_nibabel, to_sitk
+from vrnet.images.image import Cine, Image, Times, checked_numbers, frame_step, grid_of, grid_of_nibabel, to_sitk
 from vrnet.vocabulary import Space
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
@@ -81,9 +81,7 @@ def write_image(image: Image, path: str | PathLike[str]) -> None:
     write_sitk(to_sitk(image.array, image.grid), path)
 
 
-def write_frames(
-    frames: Shaped[ndarray, "t *s"], grid: Grid, times_ms: tuple[float, ...] | None, path: str | PathLike[str]
-) -> None:
+def write_frames(frames: Shaped[ndarray, "t *s"], grid: Grid, times_ms: Times, path: str | PathLike[str]) -> None:
     """Write the frames of a cine, time as the last axis; without times, frames are a second apart."""
     path = Path(path)
     check_file(path, IMAGE_SUFFIXES)
@@ -178,7 +176,7 @@ def grid_in_space(grid: Grid, path: Path) -> Grid:
     return Grid.of(grid.shape[:d], grid.spacing[:d], grid.origin[:d], axes if is_apart else np.eye(d))
 
 
-def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] | None:
+def times_of(step: float | None, frames: int, path: Path) -> Times:
     """When each frame was taken, by the step in a header; None where it does not say, or says what no heart does."""
     if not step:
         return None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import TypeAlias
 
 import numpy as np
 import SimpleITK as sitk
@@ -13,12 +14,11 @@ from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, as_float, to_sitk
 
 FULL_COVERAGE_PERCENT = 99.0  # below it, the reader is told which part of fixed moving covers
+Map: TypeAlias = sitk.Transform | Affine | None  # from a place in a grid to one in an image
 SMOOTH_ABOVE_SPACING_RATIO = 1.2  # an image is smoothed along axes whose new spacing is more times the old one
 
 
-def resample(
-    source: sitk.Image, grid: Grid, map_: sitk.Transform | Affine | None, method: int, outside: float | None
-) -> ndarray:
+def resample(source: sitk.Image, grid: Grid, map_: Map, method: int, outside: float | None) -> ndarray:
     """source(map(x)) at the voxels x of a grid; outside the source, this value, or its border if None."""
     transform = map_.itk if isinstance(map_, Affine) else map_ or sitk.Transform(len(grid.shape), sitk.sitkIdentity)
     place = grid.origin, grid.spacing, grid.direction
@@ -69,7 +69,7 @@ def match_histogram(image: Image, other: Image) -> Image:
     return image.with_array(sitk.GetArrayFromImage(sitk.HistogramMatching(*pair, 256, 15, True)).T)
 
 
-def resample_labels(labels: Image, grid: Grid, map_: sitk.Transform | Affine | None, smooth: bool = False) -> Image:
+def resample_labels(labels: Image, grid: Grid, map_: Map, smooth: bool = False) -> Image:
     """The nearest label; or, smooth, the label of greatest weight by linear interpolation; 0 outside. ITK sees
     positions in a list, so that every value and type is kept."""
     values, positions = np.unique(np.append(labels.array, labels.array.dtype.type(0)), return_inverse=True)

@@ -21,7 +21,7 @@ from vrnet.variational.linearize import Field, Images, Masks
 
 Scaling = Literal["jointly", "each"]  # whether percentiles of both images of a pair together, or of each, go to [0, 1]
 Task = Literal["pair", "cine"]  # what is registered: two images, or the frames of a cine
-Question = Callable[[], bool]  # answered when it is asked: to answer takes time
+Query = Callable[[], bool]  # answered when it is asked: to answer takes time
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
 MASKS_OF_SOLVERS = "a weight in the data term"
 
@@ -145,7 +145,7 @@ class Method(Protocol):
         shown = (f"{field.name} {getattr(self, field.name)}" for field in fields(self))  # type: ignore[arg-type]
         return {"parameters": ", ".join(shown)}
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None) -> "Method":
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Query | None = None) -> "Method":
         """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm. Whether
         they show a short-axis heart is asked where that decides; of images that are not at hand, it is taken so."""
         return self
@@ -244,9 +244,7 @@ class Averaged(Method):
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return AverageOverTurns(self.method.build(d, device), self.method.own_spacing)
 
-    def resolve(
-        self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None
-    ) -> "Averaged":
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Query | None = None) -> "Averaged":
         return Averaged(self.method.resolve(d, spacing, images, shows_heart))
 
     @property

@@ -21,7 +21,7 @@ from vrnet.files import exists, sha256
 from vrnet.methods import parameters as by_name
 from vrnet.methods import weights as files
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import AVERAGED, Averaged, Card, Method, Question, Scaling, Task, Trainable, made_by_fields
+from vrnet.methods.method import AVERAGED, Averaged, Card, Method, Query, Scaling, Task, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import PAPER, REGISTERS_NOTHING, RCNet, Siamese, VoxelMorph
@@ -86,7 +86,7 @@ class Default(Method):
     def __str__(self) -> str:
         return "default"
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None) -> Method:
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Query | None = None) -> Method:
         """The method for images of d dimensions; a spacing far from the model's, or no heart, leaves the solver."""
         if d != 2:
             return SOLVER

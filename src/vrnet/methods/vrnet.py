@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.errors import BadInput, check_range
@@ -279,9 +278,7 @@ class SegmentPairs(denoisers.Predict):
 
     steps = ()
 
-    def forward(
-        self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None
-    ) -> Float[Tensor, "b2 k *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Tensor:
         return denoisers.apply_padded(self.net, torch.cat([I0, I1]))
 
 

@@ -92,14 +92,13 @@ def expand_blocks(conv: nn.ConvTranspose2d | nn.ConvTranspose3d, x: Float[Tensor
 
 
 CONVOLUTIONS = {2: Conv2d, 3: Conv3d}
+Layers = Sequence[nn.Module]
 
 
 class UNet(nn.Module):
     """`encoder[0]` keeps the size and each further level halves it; `ups` and `decoder` undo that, deepest first."""
 
-    def __init__(
-        self, encoder: Sequence[nn.Module], ups: Sequence[nn.Module], decoder: Sequence[nn.Module], head: nn.Module
-    ) -> None:
+    def __init__(self, encoder: Layers, ups: Layers, decoder: Layers, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.ups, self.decoder = nn.ModuleList(encoder), nn.ModuleList(ups), nn.ModuleList(decoder)
         self.head = head

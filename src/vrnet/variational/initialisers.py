@@ -101,7 +101,6 @@ class ThroughTemplate(nn.Module):
         return self.solve(T, I, spacing, w, torch.ones_like(I))
 
     def solve(self, I0: Tensor, I1: Tensor, spacing: Spacing, w0: Tensor, w1: Tensor) -> Tensor:
-        """The fields of pairs, under the weights of both."""
         return self.make(I0.dim() - 2, I0.device)(I0, I1, spacing, Masks(w0, w1))
 
     def on_grid(self, like: Float[Tensor, "b 1 *s"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
