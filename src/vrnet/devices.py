@@ -74,9 +74,13 @@ def set_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-# Threads are not copied by a fork: what waits for one there waits for ever. What was set for the thread that forked, by
-# MKL, counts for more than the number of the process.
-os.register_at_fork(after_in_child=lambda: (torch.set_num_threads(1), set_threads(1)))
+def compute_alone() -> None:
+    """One thread in the whole process. Threads are not copied by a fork: what waits for one there waits for ever."""
+    torch.set_num_threads(1)
+    set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
+
+
+os.register_at_fork(after_in_child=compute_alone)
 VOXELS_AT_ONCE = 2**17  # few enough that intermediate results stay in the cache
 
 

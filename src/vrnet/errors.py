@@ -29,8 +29,7 @@ def warn_of_input(said: str) -> None:
 
 
 Number = int | float
-LARGEST = 1e30
-"""A number must be one in float32, too."""
+LARGEST = 1e30  # a number must be one in float32, too
 
 
 def check_range(values: Mapping[str, Number], least: Number = 0, most: Number = LARGEST, above: bool = False) -> None:
@@ -42,13 +41,8 @@ def check_range(values: Mapping[str, Number], least: Number = 0, most: Number = 
             raise BadInput(f"{name} is {value}: give a number {wanted}{limit}")
 
 
-Progress = Callable[[float], None]
-"""Called with the part of the work that is done, from 0 to 1."""
-Stage = Callable[[str], Progress]
-"""Called with what is done next; what it returns is then told how far that is."""
-
-
-# Numbers as sentences have them
+Progress = Callable[[float], None]  # called with the part of the work that is done, from 0 to 1
+Stage = Callable[[str], Progress]  # called with what is done next; what it returns is then told how far that is
 
 
 def in_runs(numbers: Sequence[int]) -> str:
@@ -104,9 +98,6 @@ def type_name(value: object) -> str:
 def either(words: Sequence[str]) -> str:
     """a, b or c."""
     return " or ".join([*filter(None, [", ".join(words[:-1])]), words[-1]])
-
-
-# What may have been meant by a word that is not known
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:

@@ -6,22 +6,14 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from vrnet.errors import BadInput, either
 
-AffineStart = Literal["none", "rigid", "affine"]
-"""How images are aligned before they are registered."""
-Brightness = Literal["match", "keep"]
-"""What may be done about images of which one is plainly brighter."""
-Channels = Literal["auto", "none", "anatomy", "labels"]
-"""By what images are matched beside their intensities."""
-DeviceChoice = Literal["auto", "cpu", "cuda"]
-"""Where to compute."""
-Folds = Literal["repair", "keep"]
-"""What may be done about the folds of a field that a method found."""
-Interpolation = Literal["linear", "bspline"]
-"""What an image is between its voxels."""
-Slices = Literal["auto", "each", "together"]
-"""How the slices of a stack are registered."""
-Space = Literal["LPS", "RAS"]
-"""Which way x and y of points run: to the patient's left and back, or to the right and front."""
+AffineStart = Literal["none", "rigid", "affine"]  # how images are aligned before they are registered
+Brightness = Literal["match", "keep"]  # what may be done about images of which one is plainly brighter
+Channels = Literal["auto", "none", "anatomy", "labels"]  # by what images are matched beside their intensities
+DeviceChoice = Literal["auto", "cpu", "cuda"]  # where to compute
+Folds = Literal["repair", "keep"]  # what may be done about the folds of a field that a method found
+Interpolation = Literal["linear", "bspline"]  # what an image is between its voxels
+Slices = Literal["auto", "each", "together"]  # how the slices of a stack are registered
+Space = Literal["LPS", "RAS"]  # x and y run to the patient's left and back, or to the right and front
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +52,8 @@ class RegistrationOptions:
         return asdict(self)
 
 
-# The labels that data sets give to structures.
-
-HEART = {"LV": 3, "Myo": 2, "RV": 1}
-"""As ACDC numbers them, and phantoms; labels of UK Biobank are brought to these numbers."""
-HIPPOCAMPUS = {"anterior": 1, "posterior": 2}
-"""Those of the Medical Segmentation Decathlon."""
+HEART = {"LV": 3, "Myo": 2, "RV": 1}  # as ACDC and phantoms number them, and UK Biobank in the end
+HIPPOCAMPUS = {"anterior": 1, "posterior": 2}  # those of the Medical Segmentation Decathlon
 
 
 # The 16 segments of the left ventricle of the American Heart Association (Cerqueira et al., Circulation 2002).

@@ -332,7 +332,7 @@ def test_a_volume_is_no_cine_and_a_cine_with_the_steps_of_one_is_doubted(tmp_pat
     with pytest.raises(BadInput, match=r"one frame only, a volume with steps of .* saved as \(x, y, 1, t\)"):
         read_cine(tmp_path / "volume.nii.gz")
     write_flat(tmp_path / "cine.nii.gz", STILL, spacing)
-    with pytest.warns(InputWarning, match="BEWARE: the file has steps of"):
+    with pytest.warns(InputWarning, match="BEWARE: it has steps of"):
         doubt = read_cine(tmp_path / "cine.nii.gz").doubt
     assert doubt.startswith("BEWARE")
     with pytest.warns(InputWarning, match="BEWARE"):
@@ -342,7 +342,7 @@ def test_a_volume_is_no_cine_and_a_cine_with_the_steps_of_one_is_doubted(tmp_pat
 @pytest.mark.parametrize("step", [1.0, 0.03])
 def test_frames_that_differ_as_slices_do_are_doubted_whatever_their_steps(tmp_path, step):
     write_flat(tmp_path / "cine.nii.gz", CINE[..., 0], (1.4, 1.4, step))
-    with pytest.warns(InputWarning, match="BEWARE: the file has frames that differ as slices of a volume do"):
+    with pytest.warns(InputWarning, match="BEWARE: it has frames that differ as slices of a volume do"):
         assert read_cine(tmp_path / "cine.nii.gz").doubt
     write_flat(tmp_path / "still.nii.gz", STILL, (1.4, 1.4, step))
     with pytest.warns(InputWarning, match="taken for time"):

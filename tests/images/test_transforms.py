@@ -280,7 +280,7 @@ def test_a_damaged_or_missing_transform_is_refused_in_one_line(tmp_path, suffix)
         Transform.load(path)
     assert len(str(raised.value).splitlines()) == 1
     nibabel.save(nibabel.Nifti1Image(np.zeros((6, 5, 4, 1, 3), np.float32), np.eye(4)), tmp_path / "x.nii.gz")
-    with pytest.raises(BadInput, match=r"is not a transform: it has 1 value per voxel in 5 dimensions"):
+    with pytest.raises(BadInput, match=r"is not a transform: it has 1 value per voxel"):
         Transform.load(tmp_path / "x.nii.gz")
 
 

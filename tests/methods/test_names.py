@@ -22,7 +22,6 @@ from vrnet.methods import names as names_of_methods
 from vrnet.methods.names import (
     BUNDLED,
     EXAMPLES,
-    FAMILIES,
     SHORT_AXIS,
     Default,
     MethodSpec,
@@ -39,7 +38,7 @@ from vrnet.methods.names import (
 )
 from vrnet.methods.parameters import PerDimension
 from vrnet.methods.solvers import PRESETS
-from vrnet.methods.weights import parse_learned
+from vrnet.methods.weights import FAMILIES, parse_learned
 from vrnet.provenance import how_to_install
 
 

@@ -1,6 +1,6 @@
 """Data sets by name: where subjects are found, and how each becomes a sample."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from os.path import isfile
@@ -47,15 +47,47 @@ class Dataset(Protocol):
 
 # Hearts in their official folders: end-systole (moving) to end-diastole (fixed), by the paper's protocols. Which slices
 # are trained on and measured on is chosen in protocols.py. Labels are 1 RV, 2 Myo, 3 LV.
-#
-# ACDC: one folder per patient.
+
+
+class HeartFolder(SubjectFolder):
+    structures = HEART
+
+    def read(self, subject: str, purpose: Purpose = "evaluation") -> tuple[list[Image], list[Image]]:
+        """The images of a subject, end-diastole first, and their masks, if there are any."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class PatientFolder(SubjectFolder):
-    """One folder per patient: Info.cfg, which names two frames, and these frames with their masks."""
+class Slices(HeartFolder):
+    """2D pairs: of three slices to be measured on, of all to be trained on."""
 
-    structures = HEART
+    spacing: float = protocols.SPACING_MM
+    size: int = protocols.SIZE
+
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        make = protocols.all_slices if purpose == "training" else protocols.three_slices
+        return make(subject, *self.read(subject, purpose), self.spacing, self.size)
+
+
+@dataclass(frozen=True)
+class Volumes(HeartFolder):
+    """One 3D pair per subject, cropped or padded about the centre of the first image."""
+
+    spacing: tuple[float, ...] = (1.5, 1.5, 3.15)
+    shape: tuple[int, ...] = (128, 128, 32)
+
+    keeps_voxels = False  # whether an image that has the spacing already is not interpolated
+
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        images, masks = self.read(subject, purpose)
+        own = images[0].grid
+        grid = protocols.centred_grid(own, self.shape, self.spacing, own.forward_axes)
+        grid = protocols.snap_to_voxels(grid, own) if self.keeps_voxels else grid
+        return protocols.volume_pair(subject, images, masks, grid)
+
+
+class PatientFolder(HeartFolder):
+    """ACDC: one folder per patient, with Info.cfg, which names two frames, and these frames with their masks."""
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
         """Info.cfg, both frames and both masks, whatever the purpose: a folder that lacks one is a damaged copy."""
@@ -63,39 +95,25 @@ class PatientFolder(SubjectFolder):
         frames = [folder / f"{subject}_frame{number:02d}" for number in frame_numbers(folder)]
         return [folder / "Info.cfg", *(Path(f"{frame}{end}.nii.gz") for frame in frames for end in ("", "_gt"))]
 
-    def read(self, subject: str) -> tuple[list[Image], list[Image]]:
-        """The images of a patient and their masks, end-diastole first."""
+    def read(self, subject: str, purpose: Purpose = "evaluation") -> tuple[list[Image], list[Image]]:
         _, ed, ed_mask, es, es_mask = self.sources(subject, "evaluation")
         images = protocols.read_phases([ed, es])
         return images, [protocols.read_labels(*pair) for pair in zip((ed_mask, es_mask), images, strict=True)]
 
 
-@dataclass(frozen=True)
-class ACDC(PatientFolder):
-    """2D pairs: of three slices to be measured on, of all to be trained on."""
-
-    spacing: float = protocols.SPACING_MM
-    size: int = protocols.SIZE
-
+class ACDC(Slices, PatientFolder):
     name = "acdc"
-
-    def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        images, masks = self.read(subject)
-        make = protocols.all_slices if purpose == "training" else protocols.three_slices
-        return make(subject, images, masks, self.spacing, self.size)
 
 
 @dataclass(frozen=True)
 class ACDCCycles(ACDC):
-    """2D pairs of three slices: measured on as ACDC, trained on every frame of patientNNN_4d.nii.gz to end-diastole."""
+    """Measured on as ACDC, trained on every frame of patientNNN_4d.nii.gz to end-diastole, in three slices."""
 
-    training_size: int = protocols.SIZE
-    """Voxels along either side of the images to be trained on."""
+    training_size: int = protocols.SIZE  # voxels along either side of the images to be trained on
 
     name = "acdc-cycles"
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """Those of ACDC, and the cine to be trained on."""
         cine = [self.root / subject / f"{subject}_4d.nii.gz"] if purpose == "training" else []
         return super().sources(subject, purpose) + cine
 
@@ -107,22 +125,11 @@ class ACDCCycles(ACDC):
         if not 1 <= ed <= len(frames):
             raise BadInput(f"{frames[0].name} has {len(frames)} frames, and by Info.cfg number {ed} is end-diastole")
         grid = protocols.grid_of_slices(frames[0].grid, self.spacing, self.training_size)
-        return protocols.cycle_to_frame(subject, frames, ed - 1, *self.read(subject), grid)
+        return protocols.cycle_to_frame(subject, frames, ed - 1, *self.read(subject, purpose), grid)
 
 
-@dataclass(frozen=True)
-class ACDC3D(PatientFolder):
-    """One 3D pair per patient, about the centre of the stack."""
-
-    spacing: tuple[float, ...] = (1.5, 1.5, 3.15)
-    shape: tuple[int, ...] = (128, 128, 32)
-
+class ACDC3D(Volumes, PatientFolder):
     name = "acdc3d"
-
-    def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        images, masks = self.read(subject)
-        grid = protocols.centred_grid(images[0].grid, self.shape, self.spacing, images[0].grid.forward_axes)
-        return protocols.volume_pair(subject, images, masks, grid)
 
 
 def frame_numbers(folder: Path) -> tuple[int, int]:
@@ -148,37 +155,29 @@ def read_info(folder: Path) -> dict[str, str]:
 # end-systole to end-diastole; only the latter has labels. Labels with LV and RV exchanged are renumbered.
 
 
-@dataclass(frozen=True)
-class PhaseFolder(SubjectFolder):
+class PhaseFolder(HeartFolder):
     """One folder per subject: the images of both phases and their labels; to be trained on, these may be missing."""
-
-    structures = HEART
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
         folder = self.root / subject
         images, labels = ([folder / f"{kind}_{phase}.nii.gz" for phase in ("ED", "ES")] for kind in ("sa", "label_sa"))
         return images + protocols.labels_for(purpose, labels)
 
-    def read(self, files: Sequence[Path]) -> tuple[list[Image], list[Image]]:
-        """The images of both phases, and their labels where there are any, numbered as HEART says."""
+    def read(self, subject: str, purpose: Purpose = "evaluation") -> tuple[list[Image], list[Image]]:
+        files = self.sources(subject, purpose)
+        if len(files) == 1:
+            return protocols.read_frames(files[0]), []
         images = protocols.read_phases(files[:2])
         masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         ventricles = HEART["LV"], HEART["RV"]
-        is_exchanged = bool(masks) and label_in_cavity(masks, HEART["Myo"], ventricles) == HEART["RV"]
-        if is_exchanged:
+        if masks and label_in_cavity(masks, HEART["Myo"], ventricles) == HEART["RV"]:
             numbers = np.arange(protocols.LARGEST_LABEL + 1, dtype=np.uint8)
             numbers[list(ventricles)] = ventricles[::-1]
             masks = [mask.with_array(numbers[mask.array]) for mask in masks]
         return images, masks
 
 
-@dataclass(frozen=True)
-class UKBB(PhaseFolder):
-    """2D pairs: of three slices to be measured on, of all slices and frames to be trained on."""
-
-    spacing: float = protocols.SPACING_MM
-    size: int = protocols.SIZE
-
+class UKBB(Slices, PhaseFolder):
     name = "ukbb"
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
@@ -186,30 +185,14 @@ class UKBB(PhaseFolder):
         cine = self.root / subject / "sa.nii.gz"
         return [cine] if purpose == "training" and exists(cine) else super().sources(subject, purpose)
 
-    def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        files = self.sources(subject, purpose)
-        images, masks = (protocols.read_frames(files[0]), []) if len(files) == 1 else self.read(files)
-        make = protocols.three_slices if purpose == "evaluation" else protocols.all_slices
-        return make(subject, images, masks, self.spacing, self.size)
-
 
 @dataclass(frozen=True)
-class CMR3D(PhaseFolder):
-    """One 3D pair of high resolution per subject, cropped or padded about its centre."""
-
+class CMR3D(Volumes, PhaseFolder):
     spacing: tuple[float, ...] = (1.2, 1.2, 1.2)
     shape: tuple[int, ...] = (128, 128, 96)
 
     name = "cmr3d"
-
-    def prepare(self, subject: str, purpose: Purpose) -> Sample:
-        images, masks = self.read(self.sources(subject, purpose))
-        own = images[0].grid
-        grid = protocols.snap_to_voxels(protocols.centred_grid(own, self.shape, self.spacing, own.forward_axes), own)
-        return protocols.volume_pair(subject, images, masks, grid)
-
-
-# Hippocampi and phantoms.
+    keeps_voxels = True
 
 
 @dataclass(frozen=True)
@@ -250,8 +233,7 @@ class Phantoms:
 
     name: str = "phantom"
     shape: tuple[int, ...] = (160, 160)
-    spacing: float = 1.8
-    """Edge of a voxel along every axis, in mm."""
+    spacing: float = 1.8  # edge of a voxel along every axis, in mm
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 40, "val": 10, "test": 20})
 
     structures = HEART
@@ -272,7 +254,6 @@ class Phantoms:
 
 
 PHANTOMS_3D = partial(Phantoms, "phantom3d", (128, 128, 96), 1.2, {"train": 24, "val": 4, "test": 8})
-"""Volumes of the size of 3D cardiac MR; fewer patients, since each takes longer to make."""
 
 
 class Entry(NamedTuple):

@@ -24,11 +24,8 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import rescale_images_jointly
 from vrnet.images.io import read_grid
 
-# Who is trained on and who is measured: split.csv of a folder, one row per subject.
-
 SPLIT_FORMAT = 'two columns, the lines "subject,split", "patient001,train", "patient002,test" and so on'
-Splits = Mapping[str, list[str]]
-"""{split: its subjects, in the order of the file}."""
+Splits = Mapping[str, list[str]]  # {split: its subjects, in the order of the file}
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,7 @@ class SubjectFolder:
     """What data sets in a folder share: the folder, and the file that lists the subjects of each split."""
 
     root: Path
-    split_file: Path | None = None
-    """split.csv in the folder if None."""
+    split_file: Path | None = None  # split.csv in the folder if None
 
     pairs_across_subjects = False
 
@@ -79,10 +75,8 @@ def choose_split(splits: Splits, split: str, path: Path) -> list[str]:
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
 COLUMNS = (*IMAGES, *LABELS, "split", "name")
-MAX_HEADERS = 1000
-"""Images, spread evenly over the file, whose headers are read to find the common shape."""
-SHAPE_MULTIPLE = 16
-"""Voxels: networks halve their images up to four times."""
+MAX_HEADERS = 1000  # images, spread evenly over the file, whose headers are read to find the common shape
+SHAPE_MULTIPLE = 16  # voxels: networks halve their images up to four times
 SPACING_TOLERANCE = 1e-3  # relative: headers round spacings
 
 
@@ -91,8 +85,7 @@ class Manifest:
     """One sample per pair: a volume, or the slices of a stack, or a 2D image; all of one spacing and shape."""
 
     root: Path
-    pairs: Mapping[str, Mapping[str, str]] = field(repr=False)
-    """{name: its row}, in the order of the file."""
+    pairs: Mapping[str, Mapping[str, str]] = field(repr=False)  # {name: its row}, in the order of the file
     splits: Splits = field(repr=False)
 
     name = "manifest"
@@ -108,9 +101,9 @@ class Manifest:
             raise BadInput(f"{path} lists no pairs of images{columns}: give it {FORMAT}")
         refuse_misspelt(rows[0], COLUMNS, path)
         names = [row.get("name") or f"pair{number:03d}" for number, row in enumerate(rows, start=1)]
-        subjects = {row.get("subject", ""): None for row in rows}
-        if "name" not in rows[0] and all(subjects) and len(subjects) == len(rows):
-            names = list(subjects)
+        subjects = [row.get("subject", "") for row in rows]
+        if "name" not in rows[0] and all(subjects) and len({*subjects}) == len(rows):
+            names = subjects
         members = [(name, row.get("split", "train")) for name, row in zip(names, rows, strict=True)]
         return cls(path, dict(zip(names, rows, strict=True)), group_by_split(members, path))
 
@@ -131,7 +124,7 @@ class Manifest:
         """One pair, scaled, on the grid of fixed at the common spacing, about its centre."""
         files = self.sources(subject, purpose)
         images = fixed, moving = [protocols.read_shown(path) for path in files[:2]]
-        d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in images]
+        d, axes = len(registered_axes(fixed.grid)), [image.array.ndim for image in images]
         if d != len(self.shape):
             raise BadInput(
                 f"{fixed.name} is registered in {d}D, and the first pair in {len(self.shape)}D: part the list"

@@ -27,10 +27,7 @@ from vrnet.errors import BadInput, Progress, Stage
 from vrnet.files import atomic_write, check_file, check_folder, check_ordinary, exists, is_folder, read_record
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 
-# Samples as arrays in files.
-
-FORMAT = 5
-"""To be raised when files are written otherwise, or another sample is made of the same sources."""
+FORMAT = 5  # to be raised when files are written otherwise, or another sample is made of the same sources
 STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}
 OPTIONAL = "fixed_labels", "moving_labels", "field"
@@ -39,10 +36,10 @@ PREPARE_AGAIN = "prepare it again"
 
 
 def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
-    images = {name: getattr(sample, name).numpy() * np.float64(STEPS) for name in ("fixed", "moving")}
-    others = {name: getattr(sample, name).numpy() for name in OPTIONAL if getattr(sample, name) is not None}
     about = {"name": np.array(sample.name), "spacing": np.array(sample.spacing, np.float64)}
-    return about | {name: np.round(image).astype(np.uint16) for name, image in images.items()} | others
+    for name in ("fixed", "moving"):
+        about[name] = np.round(getattr(sample, name).numpy() * np.float64(STEPS)).astype(np.uint16)
+    return about | {name: getattr(sample, name).numpy() for name in OPTIONAL if getattr(sample, name) is not None}
 
 
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
@@ -73,9 +70,6 @@ def read_sample(places: Mapping[str, tuple[Path, str]], subject: str) -> Sample:
         raise BadInput(f"{subject}: {path} is damaged, or no longer there: remove it, and {PREPARE_AGAIN}") from error
 
 
-# Splits, whose samples are read when they are asked for.
-
-
 @dataclass(frozen=True)
 class StoredSamples:
     """Samples of known names, each read when it is asked for; none is held."""
@@ -99,12 +93,9 @@ class PreparedSplit:
 
     data: str
     split: str
-    samples: StoredSamples | tuple[Sample, ...]
-    """Read from disk one by one, each time they are asked for, unless `load` put them in memory."""
-    structures: Mapping[str, int]
-    """{"LV": 3, ...}: what the labels mean."""
-    pairs_across_subjects: bool
-    """Whether images of any two subjects make a pair to train on."""
+    samples: StoredSamples | tuple[Sample, ...]  # read each time they are asked for, unless `load` put them in memory
+    structures: Mapping[str, int]  # {"LV": 3, ...}: what the labels mean
+    pairs_across_subjects: bool  # whether images of any two subjects make a pair to train on
 
     @property
     def names(self) -> list[str]:
@@ -138,8 +129,6 @@ class PreparedSplit:
     def choose(self, names: Sequence[str]) -> "PreparedSplit":
         return replace(self, samples=StoredSamples(names, self.read))
 
-
-# The cache: what it does not keep is made.
 
 MAX_NAMED_SUBJECTS = 20
 
@@ -205,10 +194,9 @@ def prepare_split(
     if broken and not (skip_broken and len(broken) < len(subjects)):
         lines = [f"{len(broken)} of {len(subjects)} subjects of {dataset.name} cannot be used:"]
         lines += [f"{subject}: {reason}" for subject, reason in [*broken.items()][:MAX_NAMED_SUBJECTS]]
-        if len(broken) > MAX_NAMED_SUBJECTS:
-            lines.append(f"and {len(broken) - MAX_NAMED_SUBJECTS} more")
-        all_are = len(broken) == len(subjects)
-        way = "; or is this the wrong folder?" if all_are else ", or go on without them: `skip_broken`"
+        lines += [f"and {more} more"] if (more := len(broken) - MAX_NAMED_SUBJECTS) > 0 else []
+        is_all = len(broken) == len(subjects)
+        way = "; or is this the wrong folder?" if is_all else ", or go on without them: `skip_broken`"
         raise BadInput("\n  ".join(lines) + f"\nmend them{way}")
     for subject, reason in broken.items():
         say(f"left out {subject}: {reason}")
@@ -222,8 +210,7 @@ def prepare_split(
 
 # Packs: several prepared splits in one file. Its arrays are PART/NUMBER/NAME; what the parts are is in "index".
 
-Use = tuple[str, Purpose]
-"""A split, and what it is prepared for."""
+Use = tuple[str, Purpose]  # a split, and what it is prepared for
 
 
 @dataclass(frozen=True)
@@ -275,14 +262,10 @@ def load_pack(path: Path) -> dict[Use, PreparedSplit]:
     for place, values in enumerate(parts):
         part = read_record(values, PartRecord, path, PREPARE_AGAIN)
         places = {subject: (path, f"{place}/{k}/") for k, subject in enumerate(part.subjects)}
-        samples = StoredSamples(part.subjects, partial(read_sample, places))
-        found[part.split, part.purpose] = PreparedSplit(
-            part.data, part.split, samples, part.structures, part.pairs_across_subjects
-        )
+        samples, about = StoredSamples(part.subjects, partial(read_sample, places)), (part.data, part.split)
+        found[part.split, part.purpose] = PreparedSplit(*about, samples, part.structures, part.pairs_across_subjects)
     return found
 
-
-# Where pairs come from: a data set by its name (DATASETS in dataset.py lists them), or one prepared in a file.
 
 USES: tuple[Use, ...] = (("train", "training"), ("val", "evaluation"), ("test", "evaluation"))
 MORE_USES: dict[str, tuple[Use, ...]] = {"acdc": (("train", "evaluation"),)}
@@ -293,8 +276,7 @@ MORE_USES: dict[str, tuple[Use, ...]] = {"acdc": (("train", "evaluation"),)}
 class Source:
     """A data set as a command line names it, and how its splits are prepared."""
 
-    data: str
-    """The name of a data set, or a file that `vrnet prepare` wrote."""
+    data: str  # the name of a data set, or a file that `vrnet prepare` wrote
     root: Path | None = None
     split_file: Path | None = None
     cache: Path | None = None

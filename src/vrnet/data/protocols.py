@@ -62,10 +62,7 @@ def labels_on(mask: Image, grid: Grid, across: int | None = None) -> UInt8[Tenso
     return to_batch(place_labels(mask, grid).array, across)
 
 
-# A subject, prepared: what methods are trained on and measured on.
-
-Purpose = Literal["training", "evaluation"]
-"""What a subject is prepared for: training sees more slices and frames, and may do without labels."""
+Purpose = Literal["training", "evaluation"]  # training sees more slices and frames, and may do without labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +81,14 @@ class Sample:
     """The true motion in voxels, where it is known: what lies at x in fixed lies at x + field(x) in moving."""
 
 
+Images = Sequence[Image]
 SPACING_MM, SIZE = 1.8, 160
-ACROSS_STACK = 2
-"""The axis across the slices of a stack, as `read_volume` turns it."""
+ACROSS_STACK = 2  # the axis across the slices of a stack, as `read_volume` turns it
 QUANTILES = 0.25, 0.5, 0.75
 MIN_PIXELS = 10
 
 
-def slices_of(
-    images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int
-) -> tuple[tuple[Tensor, ...], list[Tensor]]:
+def slices_of(images: Images, masks: Images, spacing: float, size: int) -> tuple[tuple[Tensor, ...], list[Tensor]]:
     """The slices of stacks, all scaled as one, and of their masks, on the grid of the first stack's slices."""
     grid = grid_of_slices(images[0].grid, spacing, size)
     stacks = rescale_jointly(*(to_batch(place_image(image, grid).array, ACROSS_STACK) for image in images))
@@ -105,7 +100,7 @@ def grid_of_slices(own: Grid, spacing: float, size: int) -> Grid:
     return centred_grid(own, (size, size, own.shape[2]), (spacing, spacing, own.spacing[2]), own.forward_axes)
 
 
-def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
+def three_slices(name: str, images: Images, masks: Images, spacing: float, size: int) -> Sample:
     """End-systole (the second image) to end-diastole (the first) in the slices to be measured on."""
     stacks, labels = slices_of(images, masks, spacing, size)
     chosen = choose_slices(labels, name)
@@ -113,13 +108,11 @@ def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spa
     return Sample(name, fixed, moving, (spacing, spacing), *labels)
 
 
-def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
+def all_slices(name: str, images: Images, masks: Images, spacing: float, size: int) -> Sample:
     """Every later frame to the first, in all slices that are not constant in either."""
-    parts = [
-        part
-        for first, *later in filter(None, slices_of(images, masks, spacing, size))
-        for part in (first.repeat(len(later), 1, 1, 1), torch.cat(later))
-    ]
+    parts = []
+    for first, *later in filter(None, slices_of(images, masks, spacing, size)):
+        parts += [first.repeat(len(later), 1, 1, 1), torch.cat(later)]
     shown = not_constant(parts[0]) & not_constant(parts[1])
     if not shown.any():
         raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
@@ -127,9 +120,7 @@ def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spaci
     return Sample(name, fixed, moving, (spacing, spacing), *labels)
 
 
-def cycle_to_frame(
-    name: str, frames: Sequence[Image], fixed: int, phases: Sequence[Image], masks: Sequence[Image], here: Grid
-) -> Sample:
+def cycle_to_frame(name: str, frames: Images, fixed: int, phases: Images, masks: Images, here: Grid) -> Sample:
     """Every frame of a cycle to one, in the slices to be measured on, on a grid of the cine; scaled as both phases."""
     measured = grid_of_slices(phases[0].grid, here.spacing[0], SIZE)
     cycle = [to_batch(place_image(frame, here, repeat_border=True).array, ACROSS_STACK) for frame in frames]
@@ -154,14 +145,11 @@ def not_constant(images: Float[Tensor, "b 1 *s"]) -> Bool[Tensor, " b"]:
     return images.flatten(1).amax(1) > images.flatten(1).amin(1)
 
 
-def volume_pair(name: str, images: Sequence[Image], masks: Sequence[Image], grid: Grid) -> Sample:
+def volume_pair(name: str, images: Images, masks: Images, grid: Grid) -> Sample:
     """The second image to the first on a grid; without masks, no labels."""
     fixed, moving = (image_on(image, grid) for image in rescale_images_jointly(*images))
-    labels = [labels_on(mask, grid) for mask in masks]
-    return Sample(name, fixed, moving, grid.spacing, *labels)
+    return Sample(name, fixed, moving, grid.spacing, *(labels_on(mask, grid) for mask in masks))
 
-
-# Files of one subject, read and found fit for use; or BadInput.
 
 LARGEST_LABEL = 255
 
@@ -186,9 +174,9 @@ def read_phases(paths: Sequence[Path]) -> list[Image]:
     """The volumes of one subject at several times, all of one shape and in one place."""
     first, *others = images = [read_volume(path) for path in paths]
     for other in others:
-        if first.grid.shape != other.grid.shape:
-            shapes = " and ".join(shape_text(image.grid.shape) for image in (first, other))
-            raise BadInput(f"{first.name} and {other.name} differ in shape ({shapes}): they should be of one series")
+        a, b = shape_text(first.grid.shape), shape_text(other.grid.shape)
+        if a != b:
+            raise BadInput(f"{first.name} and {other.name} differ in shape ({a} and {b}): they should be of one series")
         check_overlap(first, other)
     return images
 

@@ -89,9 +89,7 @@ def dice(a: Mask, b: Mask) -> float:
     return 2 * int((a & b).sum()) / total if total else np.nan
 
 
-def dice_by_slice(
-    a: Integer[ndarray, "x y z"], b: Integer[ndarray, "x y z"], labels: list[int], across: int
-) -> Float[ndarray, "l n"]:
+def dice_by_slice(a: LabelMap, b: LabelMap, labels: list[int], across: int) -> Float[ndarray, "l n"]:
     """The Dice of each label in each slice across an axis; NaN where neither map has the label in the slice."""
     slices = [np.moveaxis(map_, across, 0).reshape(map_.shape[across], -1) for map_ in (a, b)]
     found = np.zeros((len(labels), a.shape[across]))

@@ -23,6 +23,9 @@ from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
 
+Values = Real[ndarray, "*s"]
+Points = Float[ndarray, "n d"]
+
 
 def measure_pair(result: PairResult) -> dict[str, Any]:
     """What metrics.json holds, but for the verdict: what was run, how good it is, and which files there are."""
@@ -51,7 +54,7 @@ def measure_pair(result: PairResult) -> dict[str, Any]:
     if result.compared is not None:
         masks = {"fixed": result.masks.fixed, "moving": result.masks.moving}
         measures["masks"] = {role: name_of(mask) for role, mask in masks.items()}
-        paths = {role: None if mask is None else Path(mask.name).absolute() for role, mask in masks.items()}
+        paths = {role: mask and Path(mask.name).absolute() for role, mask in masks.items()}
         measures["mask_paths"] = {role: str(path) if path and exists(path) else None for role, path in paths.items()}
     return measures
 
@@ -67,18 +70,12 @@ def run_measures(result: PairResult) -> dict[str, Any]:
     if result.is_from_file:
         unknown = dict.fromkeys(("weights", "parameters", "options", "device", "seconds", "slice_by_slice", "repair"))
         return {"method": result.method, **unknown, **seen, "provenance": {**versions(), "device": None}}
-    return {
-        "method": result.method,
-        "weights": result.weights,
-        "parameters": result.parameters,
-        "options": result.options.as_json(),
-        "device": result.device,
-        "seconds": result.seconds,
-        "slice_by_slice": result.slice_axis is not None,
-        "repair": None if result.repair is None else asdict(result.repair),
-        **seen,
-        "provenance": provenance(torch.device(result.device or "cpu")),
+    found = {
+        name: getattr(result, name) for name in ("method", "weights", "parameters", "options", "device", "seconds")
     }
+    found |= {"options": result.options.as_json(), "slice_by_slice": result.slice_axis is not None}
+    found |= {"repair": None if result.repair is None else asdict(result.repair), **seen}
+    return found | {"provenance": provenance(torch.device(result.device or "cpu"))}
 
 
 def unmatched_brightness(result: PairResult) -> Remap | None:
@@ -97,9 +94,7 @@ def name_of(image: Image | None) -> str | None:
     return None if image is None else Path(image.name).name
 
 
-def similarity(
-    fixed: Real[ndarray, "*s"], moving: Real[ndarray, "*s"], warped: Real[ndarray, "*s"], seen: tuple[Mask, Mask]
-) -> dict[str, float]:
+def similarity(fixed: Values, moving: Values, warped: Values, seen: tuple[Mask, Mask]) -> dict[str, float]:
     """Mean absolute difference from fixed, and correlation with it, of the voxels seen, before and after."""
     pairs = {"before": (fixed[seen[0]], moving[seen[0]]), "after": (fixed[seen[1]], warped[seen[1]])}
     found = {f"mae_{when}": metrics.mean_absolute_error(*pair) for when, pair in pairs.items()}
@@ -177,8 +172,7 @@ def structure_evidence(measures: Mapping[str, Any], names: Mapping[str, str] | N
     worst = max(falls, key=lambda fall: fall.before - fall.after) if len(falls) > 1 else None
     found: dict[str, Any] = {"fall": worst}
     for key, name in (("dice", "dice"), ("distance", "mean_surface_distance_mm")):
-        if name in measures:
-            found |= {f"{key}_{when}": measures[name][when]["mean"] for when in ("before", "after")}
+        found |= {f"{key}_{when}": of_labels["mean"] for when, of_labels in measures.get(name, {}).items()}
     return found
 
 
@@ -203,9 +197,7 @@ def motion_error(
     return {f"end_point_error_mm_{when}": metrics.nan_mean(length.ravel()) for when, length in found.items()}
 
 
-def target_registration_error(
-    fixed: Float[ndarray, "n d"], moving: Float[ndarray, "n d"], mapped: Float[ndarray, "n d"]
-) -> dict[str, float]:
+def target_registration_error(fixed: Points, moving: Points, mapped: Points) -> dict[str, float]:
     """Mean |x − y| before and |φ(x) − y| after, over landmarks x of fixed, which φ maps, and y of moving, in mm."""
     errors = {"before": fixed - moving, "after": mapped - moving}
     return {when: metrics.nan_mean(np.linalg.norm(error, axis=1)) for when, error in errors.items()}

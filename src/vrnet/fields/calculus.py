@@ -180,11 +180,9 @@ def determinant(J: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b *s"]:
 
 def minor(J: Float[Tensor, "b d d *s"], rows: tuple[int, ...], columns: tuple[int, ...]) -> Float[Tensor, "b *s"]:
     """The determinant of the part of J in these rows and columns, at each voxel."""
-    if not rows:
-        return torch.ones_like(J[:, 0, 0])
+    if len(rows) < 2:
+        return J[:, rows[0], columns[0]] if rows else torch.ones_like(J[:, 0, 0])
     first, *rest = rows
-    if not rest:
-        return J[:, first, columns[0]]
     total = J[:, first, columns[0]] * minor(J, tuple(rest), columns[1:])
     for j in range(1, len(columns)):
         term = J[:, first, columns[j]] * minor(J, tuple(rest), (*columns[:j], *columns[j + 1 :]))
@@ -261,9 +259,9 @@ def repeat_border(I: Shaped[Tensor, "b c *s"], axis: int, before: int, after: in
     """I with its first and last voxels along an axis repeated so many times: by a plain copy, not voxel by voxel."""
     if not before and not after:
         return I
-    first, last = (I.narrow(axis, place, 1) for place in (0, I.shape[axis] - 1))
-    ends = [end.expand(*I.shape[:axis], times, *I.shape[axis + 1 :]) for end, times in ((first, before), (last, after))]
-    return torch.cat([ends[0], I, ends[1]], dim=axis)
+    sides = (0, before), (I.shape[axis] - 1, after)
+    first, last = (I.narrow(axis, k, 1).expand(*I.shape[:axis], times, *I.shape[axis + 1 :]) for k, times in sides)
+    return torch.cat([first, I, last], dim=axis)
 
 
 def resize(I: Float[Tensor, "b c *s"], shape: tuple[int, ...]) -> Float[Tensor, "b c *t"]:

@@ -100,8 +100,7 @@ def _part(corner: Corner, shape: tuple[int, ...]) -> tuple[slice, ...]:
 # after MAX_ROUNDS is smoothed in a neighbourhood that grows until nothing folds. If that is the whole grid, u is drawn
 # towards its mean: D → 1 as all motion relative to it is halved again and again, so there is an end.
 
-MARGIN = 0.02
-"""The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
+MARGIN = 0.02  # the least determinant of a repaired field: enough that rounding it, as files do, folds nothing again
 TARGET = 0.03
 OPENING_ROUNDS = 2  # rounds that open folds before the first that smooths; then the two kinds take turns
 ROUNDS_PER_WIDENING = 16  # after how many rounds smoothing reaches one voxel further beyond the folds
@@ -117,8 +116,7 @@ class Unfolded(NamedTuple):
 
     field: Float[Tensor, "b d *s"]
     folded: Bool[Tensor, "b *s"]
-    drawn: Bool[Tensor, "b *s"]
-    """About folds that rounds did not undo: there much of the motion is lost."""
+    drawn: Bool[Tensor, "b *s"]  # about folds that rounds did not undo: there much of the motion is lost
 
 
 def unfold(u: Float[Tensor, "b d *s"]) -> Unfolded:
@@ -249,9 +247,6 @@ class Mesh:
         return voxels
 
 
-# The repair of a registration's folds, and what is said of it.
-
-
 @dataclass(frozen=True)
 class Repair:
     """How much of a field was changed to free it of folds. Moves are means and maxima over the changed voxels."""
@@ -286,13 +281,11 @@ class Repair:
         if not self.folded_percent:
             cause = f"No voxel was folded, but some were squeezed to less than {100 * MARGIN:.0f} % of their size"
         mean, most, unit = self.moves
-        moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most"
         place = ", ".join(map(str, self.farthest_voxel))
+        moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
         lost = f"; about folds that did not open, {small_percent(self.drawn_percent)} of them lost much of their motion"
-        return (
-            f"{cause}: {small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}, "
-            f"at voxel ({place}){lost if self.drawn_percent else ''}"
-        )
+        changed = f"{small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
+        return f"{cause}: {changed}{lost if self.drawn_percent else ''}"
 
     def as_stored(self, shape: tuple[int, ...], mirrored: tuple[int, ...], order: Sequence[int]) -> "Repair":
         """The repair of images that are mirrored along some axes, and then have axis order[i] as axis i."""

@@ -35,8 +35,8 @@ def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: 
     and w names one of them: (id + w) ∘ (id + u) then is not id."""
     axes = [torch.arange(n, dtype=u.dtype, device=u.device) for n in u.shape[2:]]
     x = torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
-    found = [torch.stack(invert_at(u[k : k + 1], x, tolerance, max_iterations)) for k in range(u.shape[0])]
-    both = torch.stack(found).view(u.shape[0], 2, *u.shape[1:])
+    found = [torch.stack(invert_at(one[None], x, tolerance, max_iterations)) for one in u]
+    both = torch.stack(found).view(len(u), 2, *u.shape[1:])
     return Inverse(both[:, 0], torch.linalg.vector_norm(both[:, 1], dim=1))
 
 

@@ -16,6 +16,7 @@ from vrnet.errors import BadInput, counted, some, warn_of_input
 from vrnet.files import exists, unreadable
 from vrnet.images.formats import Voxels, check_picture, first_bytes, refuse_errors
 from vrnet.images.grid import Grid, checked_grid
+from vrnet.images.image import Times
 from vrnet.images.isolated import read_isolated
 
 MIN_SLICE_DISTANCE_MM = 1e-3
@@ -33,13 +34,7 @@ OF_FRAMES = (
 OF_FILES = ("Rows", "Columns", "NumberOfFrames", "SeriesInstanceUID", "SharedFunctionalGroupsSequence",
             "PerFrameFunctionalGroupsSequence", "SOPInstanceUID", "SeriesNumber", "SeriesDescription", "ImageType",
             "AcquisitionTime")  # fmt: skip
-PHASE_TYPES = {
-    "P",
-    "PHASE",
-    "PHASE MAP",
-    "VELOCITY",
-    "VELOCITY MAP",
-}  # ImageType of maps of flow, no pictures of hearts
+PHASE_TYPES = {"P", "PHASE", "PHASE MAP", "VELOCITY", "VELOCITY MAP"}  # those of maps of flow, which show no heart
 
 
 class Series(NamedTuple):
@@ -170,9 +165,7 @@ def places_of(frames: list[Frame]) -> list[list[Frame]]:
     return places
 
 
-def read_cine_frames(
-    frames: list[Frame], path: Path
-) -> tuple[Shaped[ndarray, "t x y z"], Grid, tuple[float, ...] | None]:
+def read_cine_frames(frames: list[Frame], path: Path) -> tuple[Shaped[ndarray, "t x y z"], Grid, Times]:
     """The pixels of a cine, where they lie, and when they were taken: in the order of time, by their times or else by
     their numbers; of a frame, from the first place along the normal on."""
     check_alike(frames, path)
@@ -275,10 +268,10 @@ def first_number(values: dict[str, tuple[float, ...]], *keys: str) -> float | No
 
 def check_alike(frames: list[Frame], path: Path) -> None:
     """BadInput unless all images have one size and spacing, and lie parallel."""
-    sizes = sorted({frame.size for frame in frames})
-    if len(sizes) > 1:
-        (a, b), (c, d) = sizes[:2]
-        raise BadInput(f"{path} holds frames that differ in size, {a} x {b} and {c} x {d}: name a folder with one cine")
+    if len(sizes := sorted({"{} x {}".format(*frame.size) for frame in frames})) > 1:
+        raise BadInput(
+            f"{path} holds frames that differ in size, {sizes[0]} and {sizes[1]}: name a folder with one cine"
+        )
     if np.ptp([frame.axes for frame in frames], axis=0).max() > SAME_DIRECTION:
         raise BadInput(f"{path} holds images in several directions (long and short axis?): give one cine per folder")
     if not np.allclose([frame.spacing for frame in frames], frames[0].spacing, rtol=SAME_DIRECTION):
@@ -327,8 +320,7 @@ def read_planes(frames: list[Frame], path: Path) -> Shaped[ndarray, "n y x"]:
     planes = [held[frame.file][frame.part] for frame in frames]
     if {plane.shape for plane in planes} != {frame.size[::-1] for frame in frames}:  # which all have one size
         raise unreadable(path, "its images are not grey, or not as large as their headers say")
-    scales = np.array([frame.scale for frame in frames])
-    stack = np.stack(planes)
+    scales, stack = np.array([frame.scale for frame in frames]), np.stack(planes)
     if (scales == (1, 0)).all():
         return stack
     stack = stack * scales[:, 0, None, None] + scales[:, 1, None, None]

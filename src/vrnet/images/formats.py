@@ -90,9 +90,8 @@ def read_numbers(
     if is_compressed:
         is_gzip = file.read(2) == GZIP_MAGIC
         file.seek(-2, os.SEEK_CUR)
-        if is_gzip:
-            stream = gzip.GzipFile(fileobj=file)
-        else:
+        stream = gzip.GzipFile(fileobj=file)
+        if not is_gzip:
             inflater = zlib.decompressobj()
             found = inflater.decompress(file.read(), size + MAX_SURPLUS_BYTES + 1)
             if len(found) <= size + MAX_SURPLUS_BYTES and not inflater.eof:
@@ -120,8 +119,7 @@ def beside(header: Path, name: str) -> Path:
 
 NIFTI_HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
 DISPLACEMENT, VECTOR = 1006, 1007  # the intents of vectors in RAS, as the world of NIfTI is, and in LPS
-NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0
-"""In shortest edges of a voxel: what an image can show, and what would move other tissue by the other form."""
+NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0  # in shortest edges: what an image shows, and what moves other tissue
 SAME_SIZE = 1e-5  # relative: voxel sizes by a form and by pixdim that differ by less are the same, rounded
 
 
@@ -216,68 +214,61 @@ def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
 
 # NRRD (.nrrd, .nhdr): lines `field: value` up to an empty one, then the voxels, or the name of their file.
 
-TO_LPS = {
+TO_LPS = {  # the signs that take a direction of a named space to LPS, which ITK uses
     "left-posterior-superior": (1, 1, 1), "LPS": (1, 1, 1),
     "right-anterior-superior": (-1, -1, 1), "RAS": (-1, -1, 1),
     "left-anterior-superior": (1, -1, 1), "LAS": (1, -1, 1),
 }  # fmt: skip
-"""The signs that take a direction of a named space to LPS, which ITK uses."""
 ENCODINGS = {"raw": False, "gzip": True, "gz": True}
 UNSUPPORTED = ("axis mins", "axismins", "axis maxs", "axismaxs", "line skip", "lineskip", "subdim")
 
 
 def read_nrrd(path: Path, with_voxels: bool = True) -> Voxels:
+    """The first axis counts the values of a voxel if it is no axis in space."""
     import nrrd
 
     with path.open("rb") as file:
         head = BytesIO(file.read(MAX_HEADER_BYTES))
         with warnings.catch_warnings(action="ignore"):
             fields = nrrd.read_header(head)
-            is_vector, grid = nrrd_grid(fields, path)
         file.seek(head.tell())
-        is_sequence = is_vector and (fields.get("kinds") or [""])[0] in ("list", "time")
+        sizes, kinds, dimension = [int(n) for n in fields["sizes"]], fields.get("kinds") or [], int(fields["dimension"])
+        rows = fields.get("space directions")
+        is_space = [kind in ("domain", "space", "time", "???", "none", "?") for kind in kinds] or [True] * dimension
+        if rows is not None:
+            is_space = [not np.isnan(row).all() for row in np.asarray(rows, np.float64)]
+        counts = {len(sizes), len(is_space), len(kinds) or dimension}
+        if counts != {dimension} or min(sizes) < 1 or not all(is_space[1:]):
+            raise unreadable(path, ODD_HEADER)
+        is_vector = not is_space[0]
+        d = dimension - is_vector
+        if not 2 <= d <= MAX_DIMENSIONS:
+            raise unreadable(path, f"it has {d} dimensions; give an image of 2 or 3")
+        origin = np.zeros(d)
+        if rows is None:
+            rows = np.diag(np.asarray(fields.get("spacings", np.ones(dimension)), np.float64)[is_vector:])
+        else:
+            rows, origin = (np.asarray(part, np.float64) for part in (rows, fields.get("space origin", origin)))
+            rows = rows[is_vector:]
+        signs = np.array(TO_LPS.get(fields.get("space", ""), (1,) * d))
+        if rows.shape != (d, d) or not origin.shape == signs.shape == (d,):
+            raise unreadable(path, f"it has {d} axes in a space of another dimension; give an image of 2D or 3D")
+        with np.errstate(all="ignore"):
+            spacing = np.linalg.norm(rows, axis=1)
+            axes = (rows * (1 / spacing)[:, None] * signs).T
+        grid = checked_grid(Grid.of(sizes[is_vector:], spacing, origin * signs, axes), path)
+        is_sequence = is_vector and (kinds or [""])[0] in ("list", "time")
         if not with_voxels:
             return Voxels(np.empty(0), grid, is_vector, is_sequence=is_sequence)
-        is_compressed = ENCODINGS.get(fields.get("encoding", ""))
+        is_compressed, dtype = ENCODINGS.get(fields.get("encoding", "")), nrrd.reader._determine_datatype(fields)
         skip = int(fields.get("byte skip", fields.get("byteskip", 0)))
-        if is_compressed is None or skip < 0 or (skip and is_compressed) or any(key in fields for key in UNSUPPORTED):
+        is_odd = skip < 0 or (skip and is_compressed) or any(key in fields for key in UNSUPPORTED)
+        if is_compressed is None or dtype.kind not in "iuf" or is_odd:
             raise unreadable(path, ODD_HEADER)
-        dtype = nrrd.reader._determine_datatype(fields)
-        if dtype.kind not in "iuf":
-            raise unreadable(path, ODD_HEADER)
-        shape, name = tuple(map(int, fields["sizes"])), fields.get("data file", fields.get("datafile"))
+        name = fields.get("data file", fields.get("datafile"))
         with nullcontext(file) if name is None else beside(path, name).open("rb") as data:
-            numbers = read_numbers(data, path, dtype, prod(shape), is_compressed, skip)
-    return Voxels(numbers.reshape(shape, order="F"), grid, is_vector, is_sequence=is_sequence)
-
-
-def nrrd_grid(fields: dict[str, Any], path: Path) -> tuple[bool, Grid]:
-    """Whether the first axis counts the values of a voxel, and where the voxels are."""
-    sizes, kinds, dimension = [int(n) for n in fields["sizes"]], fields.get("kinds") or [], int(fields["dimension"])
-    rows = fields.get("space directions")
-    if rows is not None:
-        is_space = [not np.isnan(row).all() for row in np.asarray(rows, np.float64)]
-    else:
-        is_space = [kind in ("domain", "space", "time", "???", "none", "?") for kind in kinds] or [True] * dimension
-    if {len(sizes), len(is_space), len(kinds) or dimension} != {dimension} or min(sizes) < 1 or not all(is_space[1:]):
-        raise unreadable(path, ODD_HEADER)
-    is_vector, shape = not is_space[0], tuple(sizes[not is_space[0] :])
-    d = len(shape)
-    if not 2 <= d <= MAX_DIMENSIONS:
-        raise unreadable(path, f"it has {d} dimensions; give an image of 2 or 3")
-    if rows is None:
-        spacings = np.asarray(fields.get("spacings", np.ones(dimension)), np.float64)
-        rows, origin = np.diag(spacings[is_vector:]), np.zeros(d)
-    else:
-        rows = np.asarray(rows, np.float64)[is_vector:]
-        origin = np.asarray(fields.get("space origin", np.zeros(d)), np.float64)
-    signs = np.array(TO_LPS.get(fields.get("space", ""), (1,) * d))
-    if rows.shape != (d, d) or not origin.shape == signs.shape == (d,):
-        raise unreadable(path, f"it has {d} axes in a space of another dimension; give an image of 2 or 3 dimensions")
-    with np.errstate(all="ignore"):
-        spacing = np.linalg.norm(rows, axis=1)
-        axes = (rows * (1 / spacing)[:, None] * signs).T
-    return is_vector, checked_grid(Grid.of(shape, spacing, origin * signs, axes), path)
+            numbers = read_numbers(data, path, dtype, prod(sizes), is_compressed, skip)
+    return Voxels(numbers.reshape(sizes, order="F"), grid, is_vector, is_sequence=is_sequence)
 
 
 # MetaImage (.mha, .mhd): lines `key = value`, the last of which says where the voxels are.
@@ -292,66 +283,59 @@ LAST_KEY = "ElementDataFile"
 
 
 def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
+    """Row i of the matrix in the file is the direction of axis i."""
+    fields: dict[str, str] = {}
     with path.open("rb") as file:
-        fields, grid = metaimage_header(file, path)
+        while LAST_KEY not in fields:
+            line = file.readline(MAX_HEADER_BYTES)
+            key, separator, value = (part.strip() for part in line.decode("latin-1").partition("="))
+            is_odd = not line.endswith(b"\n") or file.tell() > MAX_HEADER_BYTES or (line.strip() and not separator)
+            if is_odd or key in fields:
+                raise unreadable(path, ODD_HEADER)
+            if key:
+                fields[key] = value
+
+        def numbers(default: str, *keys: str) -> list[float]:
+            return [float(word) for word in next((fields[key] for key in keys if key in fields), default).split()]
+
+        d, shape = int(fields["NDims"]), tuple(int(word) for word in fields["DimSize"].split())
+        if not 2 <= d <= MAX_DIMENSIONS:
+            raise unreadable(path, f"it has {d} dimensions; give an image of 2 or 3")
+        spacing = numbers("1 " * d, "ElementSpacing", "ElementSize")
+        origin = numbers("0 " * d, "Offset", "Position", "Origin")
+        rows = numbers(" ".join(map(str, np.eye(d).ravel())), "TransformMatrix", "Orientation", "Rotation")
+        if [len(shape), len(spacing), len(origin), len(rows)] != [d, d, d, d * d] or min(shape) < 1:
+            raise unreadable(path, ODD_HEADER)
+        if fields.get("DistanceUnits", "mm") not in ("mm", "?"):
+            raise unreadable(path, "its lengths are not in millimetres; convert it")
+        grid = checked_grid(Grid.of(shape, spacing, origin, np.reshape(rows, (d, d)).T), path)
         channels = int(fields.get("ElementNumberOfChannels", "1"))
         if not with_voxels:
             return Voxels(np.empty(0), grid, channels > 1)
         if not 1 <= channels <= MAX_CHANNELS:
             raise unreadable(path, f"it has {channels} values per voxel; give a grey image")
         code, name = METAIMAGE_TYPES.get(fields.get("ElementType", "")), fields[LAST_KEY]
-        scaling = [fields.get(f"ElementToIntensityFunction{part}", "") for part in ("Slope", "Offset")]
-        is_scaled = scaling[0] not in ("", "1") or scaling[1] not in ("", "0")  # readers do so differently
+        slope, offset = (fields.get(f"ElementToIntensityFunction{part}", "") for part in ("Slope", "Offset"))
+        is_scaled = slope not in ("", "1") or offset not in ("", "0")  # readers do so differently
         if code is None or fields.get("BinaryData", "true").lower() not in YES or is_scaled:
             raise unreadable(path, ODD_HEADER)
         is_big = fields.get("BinaryDataByteOrderMSB", fields.get("ElementByteOrderMSB", "")).lower() in YES
         dtype = np.dtype(code).newbyteorder(">" if is_big else "<")
-        is_compressed = fields.get("CompressedData", "").lower() in YES
-        count, skip = channels * prod(grid.shape), int(fields.get("HeaderSize", "0"))
-        is_local = name.lower() == "local"
+        is_compressed, is_local = fields.get("CompressedData", "").lower() in YES, name.lower() == "local"
+        count, skip = channels * prod(shape), int(fields.get("HeaderSize", "0"))
         with nullcontext(file) if is_local else beside(path, name).open("rb") as data:
             if skip < 0:  # the voxels are at the end of their file
                 skip = os.fstat(data.fileno()).st_size - count * dtype.itemsize
-            numbers = read_numbers(data, path, dtype, count, is_compressed, 0 if is_local else max(0, skip))
-    shape = (channels, *grid.shape) if channels > 1 else grid.shape
-    return Voxels(numbers.reshape(shape, order="F"), grid, channels > 1)
-
-
-def metaimage_header(file: BinaryIO, path: Path) -> tuple[dict[str, str], Grid]:
-    """The fields of a header, and where the voxels are; row i of the matrix in the file is the direction of axis i."""
-    fields: dict[str, str] = {}
-    while LAST_KEY not in fields:
-        line = file.readline(MAX_HEADER_BYTES)
-        key, separator, value = (part.strip() for part in line.decode("latin-1").partition("="))
-        is_odd = not line.endswith(b"\n") or file.tell() > MAX_HEADER_BYTES or (line.strip() and not separator)
-        if is_odd or key in fields:
-            raise unreadable(path, ODD_HEADER)
-        if key:
-            fields[key] = value
-
-    def numbers(default: str, *keys: str) -> list[float]:
-        return [float(word) for word in next((fields[key] for key in keys if key in fields), default).split()]
-
-    d, shape = int(fields["NDims"]), tuple(int(word) for word in fields["DimSize"].split())
-    if not 2 <= d <= MAX_DIMENSIONS:
-        raise unreadable(path, f"it has {d} dimensions; give an image of 2 or 3")
-    spacing = numbers("1 " * d, "ElementSpacing", "ElementSize")
-    origin = numbers("0 " * d, "Offset", "Position", "Origin")
-    rows = numbers(" ".join(map(str, np.eye(d).ravel())), "TransformMatrix", "Orientation", "Rotation")
-    if [len(shape), len(spacing), len(origin), len(rows)] != [d, d, d, d * d] or min(shape) < 1:
-        raise unreadable(path, ODD_HEADER)
-    if fields.get("DistanceUnits", "mm") not in ("mm", "?"):
-        raise unreadable(path, "its lengths are not in millimetres; convert it")
-    return fields, checked_grid(Grid.of(shape, spacing, origin, np.reshape(rows, (d, d)).T), path)
+            found = read_numbers(data, path, dtype, count, is_compressed, 0 if is_local else max(0, skip))
+    return Voxels(found.reshape((channels, *shape) if channels > 1 else shape, order="F"), grid, channels > 1)
 
 
 # Pictures: PNG, JPEG, BMP, and TIFF, whose pages are slices.
 
-PICTURES = {
+PICTURES = {  # the first bytes of a picture, and its format
     b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"BM": "BMP",
     b"II*\0": "TIFF", b"MM\0*": "TIFF", b"II+\0": "TIFF", b"MM\0+": "TIFF",
 }  # fmt: skip
-"""The first bytes of a picture, and its format."""
 GREY_MODES = ("L", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
 

@@ -17,10 +17,9 @@ from vrnet.files import unreadable
 
 MATCH_TOLERANCE_VOXELS = 0.01
 SPACING_TOLERANCE = 1e-3  # relative: spacings that differ by less are equal, since files keep them in single precision
-TIE = 1e-4
-"""How much better one choice must be than another; below, a fixed rule chooses, not the rounding of a header."""
+TIE = 1e-4  # how much better one choice must be than another; below, a fixed rule chooses, not the rounding of a header
+# An infinitesimal turn of the world's axes, about no axis of symmetry: of two orders as good, it makes one better.
 TILT = TIE * np.array([[0.0, -3.0, 2.0], [3.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
-"""An infinitesimal turn of the world's axes, about no axis of symmetry: of two orders as good, it makes one better."""
 STACK_SPACING_RATIO = 2.5  # from here on, slices so many times as far apart as the voxels within them are a stack
 
 SHEARED = "its header's axes are sheared or coincide"
@@ -42,13 +41,10 @@ class Grid:
     @classmethod
     def plain(cls, shape: tuple[int, ...], spacing: tuple[float, ...]) -> "Grid":
         """The grid whose axes are the world's, with its first voxel at the world's origin."""
-        d = len(shape)
-        return cls(shape, spacing, (0.0,) * d, tuple(np.eye(d).ravel().tolist()))
+        return cls.of(shape, spacing, np.zeros(len(shape)), np.eye(len(shape)))
 
     @classmethod
-    def of(
-        cls, shape: Iterable[Any], spacing: Iterable[Any], origin: Iterable[Any], axes: Float[ndarray, "d d"]
-    ) -> "Grid":
+    def of(cls, shape: Iterable[Any], spacing: Iterable[Any], origin: Iterable[Any], axes: ndarray) -> "Grid":
         """The grid of these numbers, of any type; column i of `axes` is the direction of axis i."""
         h, start = (tuple(map(float, part)) for part in (spacing, origin))
         return cls(tuple(map(int, shape)), h, start, tuple(axes.ravel().tolist()))
@@ -57,16 +53,14 @@ class Grid:
     def is_placed(self) -> bool:
         """Whether the header says how the image lies. One that does not has the axes of the world, of LPS or RAS, and
         its first voxel at the origin or, as where voxels are counted from 1, a voxel from it along every axis."""
-        to_ras = np.array([-1.0, -1.0, 1.0])[: len(self.shape)]
+        to_ras, steps = np.array([-1.0, -1.0, 1.0])[: len(self.shape)], np.abs(np.divide(self.origin, self.spacing))
         is_turned = not any(np.allclose(self.axes, np.diag(signs)) for signs in (abs(to_ras), to_ras))
-        steps = np.abs(np.divide(self.origin, self.spacing))
         return is_turned or not any(np.allclose(steps, first, atol=1e-3) for first in (0, 1))
 
     @property
     def axes(self) -> Float[ndarray, "d d"]:
         """Column i is the unit vector, in the world, along which axis i runs."""
-        d = len(self.shape)
-        return np.reshape(self.direction, (d, d))
+        return np.reshape(self.direction, (len(self.shape), -1))
 
     @property
     def is_mirrored(self) -> bool:
@@ -105,14 +99,13 @@ class Grid:
 
     def reordered(self, order: Sequence[int]) -> "Grid":
         """The same voxels, with axis order[i] as axis i: where the array is transposed so. Nothing is rounded."""
-        shape, spacing = ([part[axis] for axis in order] for part in (self.shape, self.spacing))
-        return Grid.of(shape, spacing, self.origin, self.axes[:, order])
+        return Grid.of(np.take(self.shape, order), np.take(self.spacing, order), self.origin, self.axes[:, order])
 
     def flipped(self, axes: Sequence[int]) -> "Grid":
         """The same voxels, counted from the other end along these axes: where the array is flipped so."""
-        corner = np.array([[n - 1.0 if axis in axes else 0.0 for axis, n in enumerate(self.shape)]])
-        signs = [-1.0 if axis in axes else 1.0 for axis in range(len(self.shape))]
-        return Grid.of(self.shape, self.spacing, self.points(corner)[0], self.axes * signs)
+        is_flipped = np.isin(np.arange(len(self.shape)), axes)
+        corner = np.where(is_flipped, np.subtract(self.shape, 1.0), 0.0)[None]
+        return Grid.of(self.shape, self.spacing, self.points(corner)[0], self.axes * np.where(is_flipped, -1.0, 1.0))
 
     def points(self, index: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Positions in the world, in LPS millimetres, of (fractional) indices."""
@@ -133,9 +126,8 @@ class Grid:
 
     def matches(self, other: "Grid") -> bool:
         """Whether both grids have the same voxels: every corner within a hundredth of a voxel."""
-        if self.shape != other.shape:
-            return False
-        return bool(np.abs(other.index(self.points(self.corners)) - self.corners).max() < MATCH_TOLERANCE_VOXELS)
+        apart = other.index(self.points(self.corners)) - self.corners if self.shape == other.shape else np.inf
+        return bool(np.abs(apart).max() < MATCH_TOLERANCE_VOXELS)
 
     @property
     def corners(self) -> Float[ndarray, "n d"]:
@@ -144,8 +136,7 @@ class Grid:
 
     def overlaps(self, other: "Grid") -> bool:
         """Whether either grid has a voxel, out of a lattice of them, inside the other."""
-        pairs = (self, other), (other, self)
-        return any(end.holds(start.points(start.lattice())).any() for start, end in pairs)
+        return any(b.holds(a.points(a.lattice())).any() for a, b in ((self, other), (other, self)))
 
     def lattice(self) -> Float[ndarray, "n d"]:
         """Indices of a few voxels along each axis, from the first to the last."""
@@ -185,11 +176,11 @@ class Grid:
 
 def checked_grid(grid: Grid, path: Path) -> Grid:
     """The grid; BadInput unless its voxels lie at different, finite places along orthogonal axes."""
-    spacing = np.array(grid.spacing[:3])
-    if not (spacing > 0).all():
+    low, high = min(grid.spacing[:3]), max(grid.spacing[:3])
+    if not all(h > 0 for h in grid.spacing[:3]):
         raise unreadable(path, BAD_SPACING)
-    if spacing.min() < MIN_SPACING_MM or spacing.max() > MAX_SPACING_MM:
-        raise unreadable(path, f"its spacing is {spacing.min():.3g} to {spacing.max():.3g} mm; check its header")
+    if low < MIN_SPACING_MM or high > MAX_SPACING_MM:
+        raise unreadable(path, f"its spacing is {low:.3g} to {high:.3g} mm; check its header")
     if not (np.abs(grid.origin) <= MAX_ORIGIN_MM).all() or not np.isfinite(grid.spacing).all():
         raise unreadable(path, "its header puts it at no finite place; check its origin")
     is_small = np.abs(grid.direction).max() < 2  # not where it is NaN; a product of large numbers could overflow
@@ -227,14 +218,12 @@ LARGEST_CONDITION = 1e6  # how much more a map may stretch one direction than an
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Affine:
-    """x ↦ matrix (x − centre) + centre + translation."""
+    """x ↦ matrix (x − centre) + centre + translation, about the centre of fixed."""
 
     kind: AffineKind
     matrix: Float[ndarray, "d d"]
     translation: Float[ndarray, " d"]
-    """How the centre moves."""
     centre: Float[ndarray, " d"]
-    """The centre of fixed."""
 
     def __repr__(self) -> str:
         said = "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})"
@@ -242,10 +231,10 @@ class Affine:
 
     def checked(self, d: int) -> "Affine":
         """The map itself; BadInput unless it maps images of d dimensions, and neither mirrors nor flattens them."""
-        shapes = [np.shape(part) for part in (self.matrix, self.translation, self.centre)]
-        if shapes != [(d, d), (d,), (d,)]:
+        parts = self.matrix, self.translation, self.centre
+        if [np.shape(part) for part in parts] != [(d, d), (d,), (d,)]:
             raise BadInput(f"the affine map is {len(self.centre)}D and the images are {d}D: give one of their kind")
-        if not all(np.isfinite(part).all() for part in (self.matrix, self.translation, self.centre)):
+        if not all(np.isfinite(part).all() for part in parts):
             raise BadInput("the affine map has NaN or infinite numbers: give one that was found")
         if np.linalg.cond(self.matrix) > LARGEST_CONDITION:
             raise BadInput("the affine map takes space onto a plane or a line, or nearly so: give one with an inverse")
@@ -291,11 +280,8 @@ class Affine:
     @cached_property
     def itk(self) -> sitk.Transform:
         """The map as an object of SimpleITK."""
-        made = sitk.AffineTransform(len(self.centre))
-        made.SetCenter(self.centre.tolist())
-        made.SetMatrix(self.matrix.ravel().tolist())
-        made.SetTranslation(self.translation.tolist())
-        return made
+        parts = self.matrix.ravel(), self.translation, self.centre
+        return sitk.AffineTransform(*(part.tolist() for part in parts))
 
     def to_sitk(self) -> sitk.Transform:
         """The map as an object of SimpleITK: `itk`, named as that of images is."""

@@ -75,10 +75,11 @@ def frame_step(header: Any) -> float | None:
     return unit and float(header.get_zooms()[3]) * unit
 
 
+Times = tuple[float, ...] | None  # when frames were taken, in ms
 MAX_SEGMENTS, MAX_SCATTER = 256, 0.5  # of a segmentation: values, and the part of neighbours that differ
+# More different numbers are intensities, unless they come in patches, as those of FreeSurfer do.
 NOT_LABELS = 64, "not a label map; give the labels that were drawn on it"
 NOT_A_MASK = 20, "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
-"""More different numbers are intensities, unless they come in patches, as those of FreeSurfer do."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -87,8 +88,7 @@ class Image:
 
     array: Shaped[ndarray, "*s"]
     grid: Grid
-    name: str = "the image"
-    """What messages call the image: the file it came from."""
+    name: str = "the image"  # what messages call it: the file it came from
 
     def __post_init__(self) -> None:
         if self.array.shape != self.grid.shape:
@@ -176,11 +176,8 @@ def checked_numbers(array: Shaped[ndarray, "*s"], name: str) -> Shaped[ndarray, 
 def segment_count(image: Image) -> int | None:
     """How many values an image has that is evidently a segmentation: whole numbers, few, in patches; otherwise None."""
     array: ndarray[Any, Any] = image.array
-    if len(np.unique(array.flat[:: 1 + array.size // 100_000])) > MAX_SEGMENTS:  # to sort all takes long
-        return None
-    if array.dtype.kind not in "iu" and not (array == np.round(array)).all():
-        return None
-    count = len(np.unique(array))
+    few = len(np.unique(array.flat[:: 1 + array.size // 100_000])) <= MAX_SEGMENTS  # to sort all takes long
+    count = len(np.unique(array)) if few and (array.dtype.kind in "iu" or (array == np.round(array)).all()) else 0
     return count if 1 < count <= MAX_SEGMENTS and scatter(array) < MAX_SCATTER else None
 
 
@@ -219,14 +216,11 @@ class Cine:
     """A cycle of 2D images, stacks or volumes; the last frame is followed by the first of the next beat."""
 
     frames: Shaped[ndarray, "t *s"]
-    grid: Grid
-    """That of each frame."""
-    times_ms: tuple[float, ...] | None = None
+    grid: Grid  # that of each frame
+    times_ms: Times = None
     """When each frame was taken, in ms after the R wave; None where the files do not say."""
-    name: str = "the cine"
-    """What messages call the cine: the file or folder it came from."""
-    doubt: str = ""
-    """Why it may be no cine, where its file leaves that open."""
+    name: str = "the cine"  # what messages call it: the file or folder it came from
+    doubt: str = ""  # why it may be no cine, where its file leaves that open
     study: tuple[str, ...] = ()
     """Of DICOM, what was taken of each series, or why it was left."""
 
@@ -329,10 +323,9 @@ def as_float(array: Shaped[ndarray, "*s"]) -> Float[ndarray, "*s"]:
 
 def check_spacing(spacing: object, d: int) -> None:
     """BadInput unless the spacing, if there is one, is a positive number per axis."""
-    if spacing is None:
-        return
     numbers = spacing if isinstance(spacing, Sequence) else ()
-    if len(numbers) != d or not all(isinstance(h, Real) and 0 < float(h) < inf for h in numbers):
+    is_fit = len(numbers) == d and all(isinstance(h, Real) and 0 < float(h) < inf for h in numbers)
+    if spacing is not None and not is_fit:
         raise BadInput(f"the spacing is {spacing!r}: give {d} numbers above zero, one per axis")
 
 
@@ -347,14 +340,18 @@ def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
         raise BadInput(f"the mask of {name} is {type_name(given)}: give a NumPy array or a torch tensor")
     if tuple(given.shape) != tuple(I.shape):
         raise BadInput(f"the mask of {name} is {tuple(given.shape)} and {name} {tuple(I.shape)}: give both one shape")
-    values = as_tensor(given).to(I.device)
-    if not isfinite(float(values.sum(dtype=torch.float64))):
-        raise BadInput(f"the mask of {name} contains NaN or infinite values: give 0 outside and 1 inside")
-    inside = values != 0
-    if not inside.any():
-        raise BadInput(f"the mask of {name} is empty: give one that is not 0 inside")
-    refuse_intensities(f"the mask of {name}", values.cpu().numpy(), *NOT_A_MASK)
-    return None if inside.all() else inside
+    inside = inside_of(f"the mask of {name}", as_tensor(given).cpu().numpy())
+    return None if inside.all() else torch.from_numpy(inside).to(I.device)
+
+
+def inside_of(name: str, mask: Shaped[ndarray, "*s"]) -> Bool[ndarray, "*s"]:
+    """Where a mask is not 0; BadInput if it makes no sense."""
+    if not np.isfinite(mask).all():
+        raise BadInput(f"{name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
+    refuse_intensities(name, mask, *NOT_A_MASK)
+    if not mask.any():
+        raise BadInput(f"{name} is empty: give a mask that is not 0 inside")
+    return mask != 0
 
 
 # Intensities in [0, 1]: one scaling for both images of a pair, or the same tissue would no longer be equally bright.
@@ -366,8 +363,8 @@ Inside = Sequence[Bool[Tensor, "..."] | None]  # which voxels of each image coun
 
 def rescale_jointly(*images: Float[Tensor, "..."], inside: Inside = ()) -> tuple[Float[Tensor, "..."], ...]:
     """Map the 1st to 99th percentile of all images together to [0, 1] and clip; in their precision, then float32."""
-    seen = [image if mask is None else image[mask] for image, mask in zip_longest(images, inside)]
-    values = torch.cat([part.flatten() for part in seen]).cpu().numpy()
+    seen = [image.flatten() if mask is None else image[mask] for image, mask in zip_longest(images, inside)]
+    values = torch.cat(seen).cpu().numpy()
     low, high = (float(p) for p in np.percentile(values, PERCENTILES))
     if high <= low:  # a few bright voxels on an even ground
         low, high = float(values.min()), float(values.max())
@@ -382,6 +379,5 @@ def rescale_each(*images: Float[Tensor, "..."], inside: Inside = ()) -> tuple[Fl
 def rescale_images_jointly(*images: Image, masks: Sequence[Image | None] = ()) -> list[Image]:
     """`rescale_jointly` of images by what is inside their masks; before padding, or a border counts more than once."""
     inside = [None if mask is None else torch.from_numpy(mask.array) for mask in masks]
-    given = (torch.from_numpy(image.array.astype(np.float64)) for image in images)
-    arrays = rescale_jointly(*given, inside=inside)
+    arrays = rescale_jointly(*(torch.from_numpy(image.array.astype(np.float64)) for image in images), inside=inside)
     return [image.with_array(array.numpy()) for image, array in zip(images, arrays, strict=True)]

@@ -20,7 +20,7 @@ from vrnet.images import formats
 from vrnet.images.dicom import is_dicom, read_cine_frames, read_series, read_study
 from vrnet.images.formats import Voxels, first_bytes, refuse_errors
 from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid
-from vrnet.images.image import Cine, Image, checked_numbers, frame_step, grid_of, grid_of_nibabel, to_sitk
+from vrnet.images.image import Cine, Image, Times, checked_numbers, frame_step, grid_of, grid_of_nibabel, to_sitk
 from vrnet.vocabulary import Space
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
@@ -81,9 +81,7 @@ def write_image(image: Image, path: str | PathLike[str]) -> None:
     write_sitk(to_sitk(image.array, image.grid), path)
 
 
-def write_frames(
-    frames: Shaped[ndarray, "t *s"], grid: Grid, times_ms: tuple[float, ...] | None, path: str | PathLike[str]
-) -> None:
+def write_frames(frames: Shaped[ndarray, "t *s"], grid: Grid, times_ms: Times, path: str | PathLike[str]) -> None:
     """Write the frames of a cine, time as the last axis; without times, frames are a second apart."""
     path = Path(path)
     check_file(path, IMAGE_SUFFIXES)
@@ -102,9 +100,8 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
     with atomic_write(path) as temporary:
         try:
             if path.name.endswith(".nii.gz"):  # by the quickest compression, which costs little room: ITK's is slower
-                bare = temporary.with_suffix("")
-                sitk.WriteImage(image, str(bare))
-                content = bare.read_bytes()
+                sitk.WriteImage(image, str(temporary.with_suffix("")))
+                content = temporary.with_suffix("").read_bytes()
                 check_written(len(content) == NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes, path)
                 temporary.write_bytes(gzip.compress(content, 1, mtime=0))
             else:
@@ -120,8 +117,7 @@ def write_sitk(image: sitk.Image, path: Path) -> None:
 
 MIN_CYCLE_MS, MAX_CYCLE_MS = 200.0, 4000.0  # a heart beats between 300 and 15 times a minute
 MAX_STEP_S = 0.3  # a third step below is the time between frames, in seconds
-MAX_CHANGE = 0.45
-"""The part of a cine's variance that is change over time: 0.37 at most of hearts, 0.57 at least of slices of brains."""
+MAX_CHANGE = 0.45  # the part of a cine's variance that is change over time: at most .37 of hearts, of brains .57
 
 
 def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
@@ -130,8 +126,8 @@ def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
     check_name(path)
     if path.is_dir() or is_dicom(first_bytes(path)):
         with refuse_errors(path):
-            frames, told = read_study(path, series)
-            return Cine(*read_cine_frames(frames, path), str(path), study=told)
+            seen, told = read_study(path, series)
+            return Cine(*read_cine_frames(seen, path), str(path), study=told)
     if series is not None:
         raise BadInput(f"{path} is no DICOM study, and has no series to choose from: leave `series` out")
     voxels = read_voxels(path)
@@ -145,31 +141,29 @@ def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
 
 
 def frames_of_axes(array: Shaped[ndarray, "..."], grid: Grid, path: Path) -> tuple[Shaped[ndarray, "..."], Grid, str]:
-    """The frames along the last axis, the grid of the others, and why they may be no frames."""
+    """The frames along the last axis, the grid of the others, and why they may be no frames.
+
+    The user is told where a third axis is taken for time; BadInput for a volume."""
     while array.ndim > 4 and array.shape[-1] == 1:
         array, grid = array[..., 0], grid_in_space(grid, path)
     if array.ndim not in (3, 4):
         raise BadInput(f"{path} has {array.ndim} dimensions: a cine has four, or three for one slice over time")
-    frames = np.moveaxis(array, -1, 0)
-    return frames, grid_in_space(grid, path), check_slice_over_time(frames, grid, path) if array.ndim == 3 else ""
-
-
-def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Path) -> str:
-    """Tell the user that the third axis is taken for time, and return what speaks against it; BadInput for a volume."""
-    steps = " x ".join(f"{h:.4g}" for h in grid.spacing)
-    # A third step is the time between frames, in seconds; or the 1 of a header that says nothing of it.
-    has_steps = grid.spacing[2] >= MAX_STEP_S and (grid.spacing[2] != 1 or 1 in grid.spacing[:2])
-    is_number, is_stack = frames.dtype.kind in "iufb", grid.stacked_across == 2
-    changes = is_number and frames.var(0, dtype=np.float64).mean() > MAX_CHANGE * frames.var(dtype=np.float64)
-    if is_stack or (has_steps and changes):
-        what = f"a {'stack of slices' if is_stack else 'volume'} with steps of {steps} mm"
-        said = f"{path} holds one frame only, {what}: give a cine of four axes; one of a single slice is saved as"
-        raise BadInput(f"{said} (x, y, 1, t)")
-    reason = f"steps of {steps} mm, as a volume has" if has_steps else "frames that differ as slices of a volume do"
-    beware = f"BEWARE: the file has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
-    doubt = beware if has_steps or changes else ""
-    warn_of_input(f"{path} has three axes: the third is taken for time, and a frame is one slice. {doubt}".rstrip(". "))
-    return doubt
+    frames, doubt = np.moveaxis(array, -1, 0), ""
+    if array.ndim == 3:
+        steps = " x ".join(f"{h:.4g}" for h in grid.spacing)
+        # A third step is the time between frames, in seconds; or the 1 of a header that says nothing of it.
+        has_steps = grid.spacing[2] >= MAX_STEP_S and (grid.spacing[2] != 1 or 1 in grid.spacing[:2])
+        is_number, is_stack = frames.dtype.kind in "iufb", grid.stacked_across == 2
+        changes = is_number and frames.var(0, dtype=np.float64).mean() > MAX_CHANGE * frames.var(dtype=np.float64)
+        if is_stack or (has_steps and changes):
+            held = f"one frame only, a {'stack of slices' if is_stack else 'volume'} with steps of {steps} mm"
+            raise BadInput(f"{path} holds {held}: give a cine of four axes; that of one slice is (x, y, 1, t)")
+        reason = f"steps of {steps} mm, as a volume has" if has_steps else "frames that differ as slices of a volume do"
+        if has_steps or changes:
+            doubt = f"BEWARE: it has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
+        told = f"{path} has three axes: the third is taken for time, and a frame is one slice. {doubt}"
+        warn_of_input(told.rstrip(". "))
+    return frames, grid_in_space(grid, path), doubt
 
 
 def grid_in_space(grid: Grid, path: Path) -> Grid:
@@ -179,19 +173,19 @@ def grid_in_space(grid: Grid, path: Path) -> Grid:
     is_apart = np.allclose(axes.T @ axes, np.eye(d), atol=ORTHONORMAL_TOLERANCE)
     if not is_apart and d == 3:
         raise unreadable(path, "its header mixes time with the axes of space")
-    within = axes if is_apart else np.eye(d)
-    return Grid.of(grid.shape[:d], grid.spacing[:d], grid.origin[:d], within)
+    return Grid.of(grid.shape[:d], grid.spacing[:d], grid.origin[:d], axes if is_apart else np.eye(d))
 
 
-def times_of(step: float | None, frames: int, path: Path) -> tuple[float, ...] | None:
+def times_of(step: float | None, frames: int, path: Path) -> Times:
     """When each frame was taken, by the step in a header; None where it does not say, or says what no heart does."""
-    if step is None or step == 0:
+    if not step:
         return None
+    told = f"the header of {path} has frames {step:g} ms apart"
     if step < 0:
-        raise BadInput(f"the header of {path} has frames {step:g} ms apart: time runs forward; mend pixdim[4]")
+        raise BadInput(f"{told}: time runs forward; mend pixdim[4]")
     if MIN_CYCLE_MS <= frames * step <= MAX_CYCLE_MS:
         return tuple(k * step for k in range(frames))
-    warn_of_input(f"the header of {path} has frames {step:g} ms apart, which is no heart beat: its times are not used")
+    warn_of_input(f"{told}, which is no heart beat: its times are not used")
     return None
 
 

@@ -26,18 +26,17 @@ def read_isolated(what: str, path: Path, files: list[Path]) -> Any:
     check_memory(path, size)
     memory = int(min(BASE_MEMORY + MEMORY_PER_BYTE * size, BASE_MEMORY + available_memory()))
     seconds = BASE_SECONDS + size / BYTES_PER_SECOND + SECONDS_PER_FILE * len(files)
-    request = json.dumps([what, memory, [str(file.absolute()) for file in files]])
+    request = json.dumps([what, memory, [str(file.absolute()) for file in files]]).encode()
     places = os.pathsep.join(str(Path(part).absolute()) for part in sys.path)  # the libraries that this process finds
     environment = os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-P", __file__]
+    how: Any = {"capture_output": True, "timeout": seconds, "check": True, "cwd": "/", "env": environment}
     try:
-        done = subprocess.run(
-            command, input=request.encode(), capture_output=True, timeout=seconds, check=True, cwd="/", env=environment
-        )
+        done = subprocess.run([sys.executable, "-P", __file__], input=request, **how)
         return np.load(BytesIO(done.stdout), allow_pickle=False)
     except subprocess.CalledProcessError as error:
-        is_too_large = b"alloc" in error.stderr or b"MemoryError" in error.stderr
-        raise unreadable(path, TOO_LARGE if is_too_large else DAMAGED) from error
+        raise unreadable(
+            path, TOO_LARGE if b"alloc" in error.stderr or b"Memory" in error.stderr else DAMAGED
+        ) from error
     except (subprocess.TimeoutExpired, OSError, ValueError) as error:
         raise unreadable(path, DAMAGED) from error
 
@@ -56,8 +55,7 @@ def main() -> None:
     limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: descriptor + 1}
     for limit, value in limits.items():
         hard = resource.getrlimit(limit)[1]
-        within = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(limit, (within, within))
+        resource.setrlimit(limit, (value if hard == resource.RLIM_INFINITY else min(value, hard),) * 2)
     if what == "slices":
         found = {str(k): sitk.GetArrayFromImage(sitk.ReadImage(n, imageIO="GDCMImageIO")) for k, n in enumerate(names)}
         np.savez(sys.stdout.buffer, **found)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import TypeAlias
 
 import numpy as np
 import SimpleITK as sitk
@@ -13,11 +14,13 @@ from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, as_float, to_sitk
 
 FULL_COVERAGE_PERCENT = 99.0  # below it, the reader is told which part of fixed moving covers
+Map: TypeAlias = sitk.Transform | Affine | None  # from a place in a grid to one in an image
 SMOOTH_ABOVE_SPACING_RATIO = 1.2  # an image is smoothed along axes whose new spacing is more times the old one
 
 
-def resample(source: sitk.Image, grid: Grid, transform: sitk.Transform, method: int, outside: float | None) -> ndarray:
-    """source(transform(x)) at the voxels x of a grid; outside the source, this value, or its border if None."""
+def resample(source: sitk.Image, grid: Grid, map_: Map, method: int, outside: float | None) -> ndarray:
+    """source(map(x)) at the voxels x of a grid; outside the source, this value, or its border if None."""
+    transform = map_.itk if isinstance(map_, Affine) else map_ or sitk.Transform(len(grid.shape), sitk.sitkIdentity)
     place = grid.origin, grid.spacing, grid.direction
     repeats_border, kind = outside is None, source.GetPixelID()
     found = sitk.Resample(source, grid.shape, transform, method, *place, outside or 0.0, kind, repeats_border)
@@ -35,7 +38,7 @@ def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Im
         factor = there.spacing[closest[axis]] / h
         if factor > SMOOTH_ABOVE_SPACING_RATIO and n > 3:  # ITK's recursive filter needs four voxels
             source = sitk.RecursiveGaussian(source, 0.5 * h * (factor**2 - 1) ** 0.5, direction=axis)
-    return Image(resample(source, grid, transform_of(affine, grid), sitk.sitkLinear, outside=None), grid, image.name)
+    return Image(resample(source, grid, affine, sitk.sitkLinear, outside=None), grid, image.name)
 
 
 def place_image(image: Image, grid: Grid, affine: Affine | None = None, repeat_border: bool = False) -> Image:
@@ -44,14 +47,12 @@ def place_image(image: Image, grid: Grid, affine: Affine | None = None, repeat_b
         return Image(as_float(image.array), grid, image.name)
     source = to_sitk(as_float(image.array), image.grid)
     outside = None if repeat_border else float(image.array.min())
-    return Image(resample(source, grid, transform_of(affine, grid), sitk.sitkLinear, outside), grid, image.name)
+    return Image(resample(source, grid, affine, sitk.sitkLinear, outside), grid, image.name)
 
 
 def place_labels(labels: Image, grid: Grid, affine: Affine | None = None) -> Image:
     """The label map on another grid, by its header, or through an affine map: the nearest label, 0 outside the map."""
-    if affine is None and labels.grid.matches(grid):
-        return labels
-    return resample_labels(labels, grid, transform_of(affine, grid))
+    return labels if affine is None and labels.grid.matches(grid) else resample_labels(labels, grid, affine)
 
 
 def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarray, "*s"]:
@@ -59,12 +60,7 @@ def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarra
     if affine is None and own.matches(grid):
         return np.ones(grid.shape, bool)
     everywhere = to_sitk(np.ones(own.shape, np.uint8), own)
-    return resample(everywhere, grid, transform_of(affine, grid), sitk.sitkNearestNeighbor, 0.0).astype(bool)
-
-
-def transform_of(affine: Affine | None, grid: Grid) -> sitk.Transform:
-    """An affine map as SimpleITK has it; without one, the transform that moves nothing."""
-    return affine.itk if affine else sitk.Transform(len(grid.shape), sitk.sitkIdentity)
+    return resample(everywhere, grid, affine, sitk.sitkNearestNeighbor, 0.0).astype(bool)
 
 
 def match_histogram(image: Image, other: Image) -> Image:
@@ -73,13 +69,13 @@ def match_histogram(image: Image, other: Image) -> Image:
     return image.with_array(sitk.GetArrayFromImage(sitk.HistogramMatching(*pair, 256, 15, True)).T)
 
 
-def resample_labels(labels: Image, grid: Grid, transform: sitk.Transform, smooth: bool = False) -> Image:
+def resample_labels(labels: Image, grid: Grid, map_: Map, smooth: bool = False) -> Image:
     """The nearest label; or, smooth, the label of greatest weight by linear interpolation; 0 outside. ITK sees
     positions in a list, so that every value and type is kept."""
     values, positions = np.unique(np.append(labels.array, labels.array.dtype.type(0)), return_inverse=True)
     source = to_sitk(positions[:-1].reshape(labels.array.shape).astype(np.int32), labels.grid)
     method = sitk.sitkLabelLinear if smooth else sitk.sitkNearestNeighbor
-    return Image(values[resample(source, grid, transform, method, float(positions[-1]))], grid, labels.name)
+    return Image(values[resample(source, grid, map_, method, float(positions[-1]))], grid, labels.name)
 
 
 lock, counts_before = Lock(), list[int]()

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 NOT_A_TRANSFORM = "it is not an ITK transform, or damaged"
 TEXT_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"\x89HDF\r\n\x1a\n"
+# How a column of numbers begins in Matlab's version 4: of 8 or 4 bytes, in either order.
 MATLAB_CODES = {struct.pack(order + "i", code) for order, code in (("<", 0), ("<", 10), (">", 1000), (">", 1010))}
-"""How a column of numbers begins in Matlab's version 4: of 8 or 4 bytes, in either order."""
 NAME = re.compile(r"([A-Z][A-Za-z0-9]{1,60})_(?:double|float)_([23])_([23])(?:_([0-3]))?")
 FIELD, SPLINE = "DisplacementFieldTransform", "BSplineTransform"
 OF_ANY_DIMENSION = "AffineTransform", "TranslationTransform", "ScaleTransform"
@@ -54,8 +54,7 @@ RESULT = "transform.nii.gz"  # the transform in the folder of a result
 MAX_PARAMETER = 1e9
 MAX_PARTS = 64
 MIN_DETERMINANT, MAX_DETERMINANT = 1e-9, 1e9
-Part = tuple[str, Float[ndarray, "n"], Float[ndarray, "m"]]
-"""One transform of a file: a name, such as AffineTransform_double_3_3, its parameters and its fixed parameters."""
+Part = tuple[str, Float[ndarray, "n"], Float[ndarray, "m"]]  # a name, such as AffineTransform_double_3_3, and numbers
 
 
 def read_itk(path: Path) -> "sitk.Transform | None":
@@ -98,9 +97,9 @@ def parse_text(text: str) -> list[Part]:
     for block in re.split(r"(?m)^Transform:", re.sub(r"(?m)^#.*$", "", text))[1:]:
         name, *lines = block.strip().splitlines()
         found = {key: np.array(values.split(), np.float64) for key, _, values in (s.partition(":") for s in lines if s)}
-        if not found.keys() <= {"Parameters", "FixedParameters"}:
+        parameters, fixed = (found.pop(key, np.zeros(0)) for key in ("Parameters", "FixedParameters"))
+        if found:
             raise ValueError("unknown lines")
-        parameters, fixed = (found.get(key, np.zeros(0)) for key in ("Parameters", "FixedParameters"))
         parts.append((name.strip(), parameters, fixed))
     return parts
 
@@ -162,10 +161,9 @@ def map_points(transform: sitk.Transform, x: Float[ndarray, "n d"]) -> Float[nda
 
 def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Transform) -> None:
     """An InputWarning where a transform takes nothing of the reference into an image."""
-    if image.holds(map_points(transform, reference.points(reference.lattice()))).any():
-        return
+    is_seen = image.holds(map_points(transform, reference.points(reference.lattice()))).any()
     everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
-    if not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
+    if not is_seen and not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
         told = f"the transform leads to no place in {name}: the result is empty"
         warn_of_input(f"{told}. Check that it is the moving image, its header, and the order of transforms")
 
@@ -175,13 +173,13 @@ def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", refere
     grids = [field_grid(transform) for transform in maps]
     is_own = [grid is not None and grid.matches(reference) for grid in grids]
     if any(is_own) and grids[0] is not None and not is_own[0]:
-        warn_of_input(f"{names[is_own.index(True)]} is on the grid of the reference, and {names[0]}, which points go "
-                      "through first, is not. Check their order: first the one from the reference")  # fmt: skip
+        told = f"{names[is_own.index(True)]} is on the grid of the reference, and {names[0]} is not"
+        warn_of_input(f"{told}. Check their order: first the one from the reference")
     points = reference.points(reference.lattice())
     for name, grid, transform in zip(names, grids, maps, strict=True):
         if grid is not None and not grid.holds(points).any():
-            warn_of_input(f"no point comes to lie in the grid of {name}, and outside of it nothing moves. "
-                          "Check that it is for this reference, and the order of transforms")  # fmt: skip
+            told = f"no point comes to lie in the grid of {name}, and outside of it nothing moves"
+            warn_of_input(f"{told}. Check that it is for this reference, and the order of transforms")
         points = map_points(transform, points)
 
 
@@ -193,8 +191,7 @@ def field_grid(transform: sitk.Transform) -> Grid | None:
 
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")  # the formats that transforms are written in
-LARGE_REACH, MAX_CONDITION = 0.05, 100.0
-"""Affine parts that move corners by more of the diagonal are not left to iteration, unless they flatten space."""
+LARGE_REACH, MAX_CONDITION = 0.05, 100.0  # smaller affine parts, and maps that flatten space, are left to iteration
 STEPS_PER_MM = 2.0**13  # in files; of voxels smaller than half a mm more; a power of 2, exact as floating point
 
 
@@ -257,9 +254,8 @@ class Transform:
     def apply_labels(self, labels: ImageLike, reference: Grid | None = None, smooth: bool = False) -> Image:
         """The nearest label; or, smooth, the label of greatest weight by linear interpolation; 0 outside. Types are
         kept."""
-        labels = given_image("the label map", labels)
+        labels, grid = as_labels(given_image("the label map", labels)), reference or self.grid
         self.check_dimension(labels.array.ndim, labels.name)
-        grid, labels = reference or self.grid, as_labels(labels)
         warn_if_apart(labels.name, labels.grid, grid, self.itk)
         return resample_labels(labels, grid, self.itk, smooth)
 
@@ -355,9 +351,8 @@ class Transform:
             image = read_voxels(path)
             components, d = len(image.array) if image.is_vector else 1, len(image.grid.shape)
             if components != d:
-                held = f"it has {counted(components, 'value')} per voxel in {d} dimensions"
-                known = "give a displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
-                raise BadInput(f"{path} is not a transform: {held}; {known}")
+                told = f"it has {counted(components, 'value')} per voxel; give a displacement field (NIfTI intent 1007)"
+                raise BadInput(f"{path} is not a transform: {told} or an ITK transform")
             transform = cls(image.array.astype(np.float64), image.grid)
         elif (grid := field_grid(itk)) is not None:
             field = sitk.DisplacementFieldTransform(itk).GetDisplacementField()
@@ -401,8 +396,8 @@ def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid |
     target = grid or getattr(first, "grid", None)
     if target is None:
         raise BadInput("the first of the transforms is affine and has no grid: give the `grid` of its fixed image")
-    maps = [transform.itk for transform in (first, *others)]
-    return sample_transform(chain([f"transform {k + 1}" for k in range(len(maps))], maps, target), target)
+    maps = {f"transform {k}": transform.itk for k, transform in enumerate((first, *others), start=1)}
+    return sample_transform(chain([*maps], [*maps.values()], target), target)
 
 
 def chain(names: Sequence[str | Path], maps: "Sequence[sitk.Transform]", grid: Grid | None = None) -> sitk.Transform:
@@ -433,9 +428,6 @@ def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
     return only
 
 
-# The inverse of a transform of any kind.
-
-
 def grid_of_range(there: Transform) -> Grid:
     """Its own grid, turned and shifted by a large affine part, grown, eightfold at most, to hold every end of a
     transform."""
@@ -461,8 +453,8 @@ def linear_part(transform: sitk.Transform) -> Affine:
         chain = sitk.CompositeTransform(transform)
         parts = [linear_part(chain.GetNthTransform(k)) for k in range(chain.GetNumberOfTransforms())]
         return reduce(Affine.compose, parts)
-    is_linear = transform.IsLinear()
-    return Affine.from_sitk(transform if is_linear else sitk.Transform(transform.GetDimension(), sitk.sitkIdentity))
+    identity = sitk.Transform(transform.GetDimension(), sitk.sitkIdentity)
+    return Affine.from_sitk(transform if transform.IsLinear() else identity)
 
 
 def round_trip(there: Transform, back: Transform) -> tuple[float, Float[ndarray, " n"], float]:

@@ -22,8 +22,7 @@ from vrnet.provenance import how_to_install
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Field, Images, Masks
 
-MaskArrays = Sequence[ndarray]
-"""1 inside and 0 outside, of fixed and of moving; none where all counts."""
+MaskArrays = Sequence[ndarray]  # 1 inside and 0 outside, of fixed and of moving; none where all counts
 Iterations = tuple[int, ...]
 
 
@@ -186,9 +185,8 @@ class FFD(ExternalTool):
             names[name] = [str(value)]
         parameters.AddParameterMap(names)
         try:
-            _, found = itk.elastix_registration_method(
-                *images, parameter_object=parameters, log_to_console=False, **where
-            )
+            how = {"parameter_object": parameters, "log_to_console": False, **where}
+            _, found = itk.elastix_registration_method(*images, **how)
         except RuntimeError as error:
             if not where:
                 raise

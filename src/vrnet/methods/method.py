@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import permutations, product
 from operator import attrgetter
 from pathlib import Path, PurePath
@@ -20,7 +21,7 @@ from vrnet.variational.linearize import Field, Images, Masks
 
 Scaling = Literal["jointly", "each"]  # whether percentiles of both images of a pair together, or of each, go to [0, 1]
 Task = Literal["pair", "cine"]  # what is registered: two images, or the frames of a cine
-Question = Callable[[], bool]  # answered when it is asked: to answer takes time
+Query = Callable[[], bool]  # answered when it is asked: to answer takes time
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
 MASKS_OF_SOLVERS = "a weight in the data term"
 
@@ -38,9 +39,7 @@ class Card:
     commit: str = ""
     torch: str = ""
     device: str = ""
-    labels_in_training: bool = (
-        False  # whether labels had a part in its loss, or in that of what its training began with
-    )
+    labels_in_training: bool = False  # whether labels had a part in its loss, or in that of its first weights
     flips_in_training: bool | None = None  # whether it was shown mirrored images in training, the last of several
     started_from: str = ""  # the weights that its training began with, and what these were trained on
     channels: str = ""  # what the further channels of its images are: "anatomy"
@@ -146,7 +145,7 @@ class Method(Protocol):
         shown = (f"{field.name} {getattr(self, field.name)}" for field in fields(self))  # type: ignore[arg-type]
         return {"parameters": ", ".join(shown)}
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None) -> "Method":
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Query | None = None) -> "Method":
         """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm. Whether
         they show a short-axis heart is asked where that decides; of images that are not at hand, it is taken so."""
         return self
@@ -219,9 +218,9 @@ class AverageOverTurns(nn.Module):
         orders = list(permutations(range(d))) if d == 2 and is_square else [tuple(range(d))]
         flips = [tuple(axis for axis in range(d) if chosen[axis]) for chosen in product((False, True), repeat=d)]
         for order, flipped in product(orders, flips):
-            g = order, flipped
+            change = partial(turn, order=order, flipped=flipped)
             h = spacing and tuple(spacing[axis] for axis in order)
-            u = self.find(turn(I0, *g), turn(I1, *g), h, masks and masks.map(lambda w, g=g: turn(w, *g)))
+            u = self.find(change(I0), change(I1), h, masks and masks.map(change))
             u = u.flip([2 + axis for axis in flipped])
             u[:, list(flipped)] *= -1
             back = [order.index(axis) for axis in range(d)]
@@ -245,9 +244,7 @@ class Averaged(Method):
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return AverageOverTurns(self.method.build(d, device), self.method.own_spacing)
 
-    def resolve(
-        self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None
-    ) -> "Averaged":
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Query | None = None) -> "Averaged":
         return Averaged(self.method.resolve(d, spacing, images, shows_heart))
 
     @property
@@ -266,7 +263,5 @@ for name in (*Method.__annotations__, *(key for key, value in vars(Method).items
 
 def without_flips(method: Method) -> BadInput:
     """The error to raise where a network that never saw mirrored images is to be averaged."""
-    return BadInput(
-        f"{method} was trained without mirrored images and may go wrong in them, so that it is not averaged over flips "
-        "and turns: leave out `average=True`, and +average in its name"
-    )
+    told = f"{method} was trained without mirrored images, and is not averaged over flips and turns"
+    return BadInput(f"{told}: leave out `average=True`, and +average in its name")

@@ -21,7 +21,7 @@ from vrnet.files import exists, sha256
 from vrnet.methods import parameters as by_name
 from vrnet.methods import weights as files
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
-from vrnet.methods.method import AVERAGED, Averaged, Card, Method, Question, Scaling, Task, Trainable, made_by_fields
+from vrnet.methods.method import AVERAGED, Averaged, Card, Method, Query, Scaling, Task, Trainable, made_by_fields
 from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.solvers import preset
 from vrnet.methods.vrnet import PAPER, REGISTERS_NOTHING, RCNet, Siamese, VoxelMorph
@@ -30,8 +30,6 @@ from vrnet.provenance import versions
 from vrnet.variational.cascade import Initializer, Spacing, no_motion
 from vrnet.variational.data_terms import DATA_TERMS
 from vrnet.variational.regularizers import REGULARIZERS
-
-# The models in the box: learned methods that come with their weights, by names of their own.
 
 FOLDER = Path(__file__).parents[1] / "weights"
 SHORT_AXIS, SHORT_AXIS_CINE = "short-axis", "short-axis-cine"
@@ -46,7 +44,6 @@ BUNDLED = {
 """Every model in the box that registers: its name, and a line on what it is."""
 ANATOMY = "anatomy"
 SEGMENTERS = {ANATOMY: "learned, in the box: finds RV, wall and LV in short-axis cine MR, in 2D"}
-"""Every model in the box that finds structures in one image, and registers nothing."""
 NON_COMMERCIAL, SHARE_ALIKE = "CC BY-NC-SA 4.0, non-commercial", "CC BY-SA 4.0"
 LICENCES = {
     SHORT_AXIS: NON_COMMERCIAL, SHORT_AXIS_CINE: NON_COMMERCIAL, ANATOMY: NON_COMMERCIAL,
@@ -72,8 +69,7 @@ def load_bundled(name: str) -> Trained:
 
 # What is used where no method is named: a model of hearts where it can be right, the iterative solver elsewhere.
 
-SOLVER = preset("Gaussian", "LNCC")
-"""Best of the solvers on hippocampi of validation, and as good as any on hearts; brightness and contrast may differ."""
+SOLVER = preset("Gaussian", "LNCC")  # best of the solvers on hippocampi of validation, and as good as any on hearts
 MODELS: dict[Task, str] = {"pair": SHORT_AXIS, "cine": SHORT_AXIS_CINE}
 """For slices. The first brings labels together best; the second strains tissue most nearly as phantoms do."""
 
@@ -90,7 +86,7 @@ class Default(Method):
     def __str__(self) -> str:
         return "default"
 
-    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Question | None = None) -> Method:
+    def resolve(self, d: int, spacing: Spacing, images: Task = "pair", shows_heart: Query | None = None) -> Method:
         """The method for images of d dimensions; a spacing far from the model's, or no heart, leaves the solver."""
         if d != 2:
             return SOLVER
@@ -116,7 +112,6 @@ class Identity(Method):
 
 
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
-"""Every method that can register as it is, but for the solvers and the bundled models."""
 EXAMPLES = (
     *PAPER, *(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER),
     VoxelMorph(), Siamese(), RCNet(),
@@ -287,9 +282,6 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
     return cast(Trainable, found)
-
-
-# Networks as PyTorch has them: a module of (fixed, moving) -> field, for training loops and data loaders of others.
 
 
 def network(

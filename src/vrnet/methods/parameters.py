@@ -13,8 +13,6 @@ from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 from vrnet.errors import BadInput, did_you_mean
 
-# The docstrings below the fields of a dataclass: they are the help of commands and of parameters.
-
 
 @cache
 def field_docstrings(cls: type) -> dict[str, str]:
@@ -63,11 +61,8 @@ class Parameter:
 def parameters(method: Any, fixed: tuple[str, ...] = ()) -> list[Parameter]:
     """The parameters of a method that can be set; the fixed ones are said by its name."""
     meanings = field_docstrings(type(method))  # type: ignore[arg-type]
-    return [
-        Parameter(field.name, getattr(method, field.name), meanings.get(field.name, ""))
-        for field in fields(method)
-        if field.init and field.name not in fixed
-    ]
+    names = [field.name for field in fields(method) if field.init and field.name not in fixed]
+    return [Parameter(name, getattr(method, name), meanings.get(name, "")) for name in names]
 
 
 def changes(method: Any, default: Any, fixed: tuple[str, ...] = ()) -> str:

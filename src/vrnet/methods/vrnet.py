@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.errors import BadInput, check_range
@@ -21,7 +20,7 @@ from vrnet.networks.pyramid import PyramidNet
 from vrnet.networks.unet import he_initialised, unet
 from vrnet.variational.cascade import Cascade, DataStep, Initializer, Spacing, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L2
-from vrnet.variational.linearize import Images
+from vrnet.variational.linearize import Images, Masks
 
 NO_DATA = "none"
 WORD_FIELDS = {
@@ -161,9 +160,6 @@ def parse_vrnet(name: str) -> VRNet | None:
     return VRNet(found[1].upper(), terms[found[2].casefold()], int(found[3]), int(found[4]), **options)  # type: ignore[arg-type]
 
 
-# The networks that VR-Net is compared with, and one that finds structures.
-
-
 @dataclass(frozen=True)
 class VoxelMorph(Trainable):
     """One U-Net: the empty cascade."""
@@ -277,23 +273,19 @@ class Segmenter(Trainable):
         return SegmentPairs(net).to(device)
 
 
-class SegmentPairs(nn.Module):
+class SegmentPairs(denoisers.Predict):
     """The scores of background and structures in each image of a pair, the moving ones after the fixed ones."""
 
     steps = ()
 
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, I0: Images, I1: Images, spacing: Spacing = None) -> Float[Tensor, "b2 k *s"]:
+    def forward(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Tensor:
         return denoisers.apply_padded(self.net, torch.cat([I0, I1]))
 
 
 def parse_segmenter(name: str) -> Segmenter | None:
     """The segmenter of a name such as Segmenter-k2-w16, if it is one."""
     found = re.fullmatch(rf"Segmenter(?:-k{COUNT})?(?:-w{COUNT})?", name, flags=re.IGNORECASE)
-    return found and Segmenter(int(found[1] or STRUCTURES), found[2] and int(found[2]))
+    return found and Segmenter(int(found[1] or STRUCTURES), int(found[2]) if found[2] else None)
 
 
 def parse_baseline(name: str) -> Trainable | None:
@@ -303,7 +295,7 @@ def parse_baseline(name: str) -> Trainable | None:
     if not found:
         return None
     voxelmorph, _, cascades, half, data, channels, digits = found.groups()
-    width = digits and int(digits)
+    width = int(digits) if digits else None
     if cascades:
         return RCNet(int(cascades), width, "half" if half else "full")
     if data:

@@ -44,9 +44,7 @@ FAMILIES = {
     "VoxelMorph": Family(learned.VoxelMorph().summary, learned.parse_baseline),
     "Siamese": Family(learned.Siamese().summary, learned.parse_baseline),
     "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", learned.parse_baseline),
-    "P-L1|L2|none": Family(
-        "learned: features, and a data step at each level of a pyramid, as P-L2", learned.parse_baseline
-    ),
+    "P-L1|L2|none": Family("learned: a pyramid of features with data steps, as P-L2", learned.parse_baseline),
     "Segmenter": Family(learned.Segmenter().summary, learned.parse_segmenter),
 }
 """Every kind of learned method by the form of its names."""
@@ -59,16 +57,12 @@ def parse_learned(name: str) -> Trainable | None:
     return found and with_parameters(found, given, found.fixed_parameters)
 
 
-# A template, such as Template-48x64x48: what a file of weights may hold instead of networks.
-
-DETAIL = LNCC(radii=(2.0, 4.0))
-"""In smaller boxes than those of two images: a template is sharper and less noisy than any of them."""
+DETAIL = LNCC(radii=(2.0, 4.0))  # smaller boxes than those of two images: a template is sharper and less noisy
 SOLVER = replace(preset("Gaussian", "LNCC"), lam=PerDimension(0.7, 0.65))
 # λ and the radii were chosen on the validation pairs of hippocampus, by Dice and strict folds.
 
 
 def make_solver(d: int, device: torch.device = CPU) -> Solver:
-    """What brings images to a template."""
     return SOLVER.solver(DETAIL, d).to(device)
 
 
@@ -77,8 +71,6 @@ def template_shape(name: str) -> tuple[int, ...] | None:
     found = re.fullmatch(r"Template-([1-9][0-9]{0,3}(?:x[1-9][0-9]{0,3}){1,2})", name, flags=re.IGNORECASE)
     return found and tuple(int(n) for n in found[1].split("x"))
 
-
-# Files of weights.
 
 SUFFIX = ".safetensors"
 KEY = "vrnet"  # where the header of a file has the card
@@ -143,8 +135,6 @@ class SkipInitialisation(TorchFunctionMode):
         is_initialising = getattr(function, "__module__", "") == nn.init.__name__ or function in self.METHODS
         return given.get("tensor", *args[:1]) if is_initialising else function(*args, **given)
 
-
-# Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at.
 
 MAX_SPACING_RATIO = 3.0  # how many times coarser or finer than the model's own: it has never seen structures so large
 UNIT_RATIO = 16  # spacings that differ by so many times are more likely in different units
@@ -250,14 +240,14 @@ def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[f
     of that stays: hearts differ in size by more, and interpolating would only blur. A size within 1 % of a multiple of
     16 becomes that multiple, since a U-Net pads up to the next."""
     if not is_in_reach(wanted, spacing):
-        found = millimetres(spacing)
-        raise BadInput(f"the model works at {millimetres(wanted)} and the images have {found}: are they in mm?")
+        own, given = millimetres(wanted), millimetres(spacing)
+        raise BadInput(f"the model works at {own} and the images have {given}: are they in mm?")
     found = []
-    for n, h, own in zip(shape, spacing, wanted, strict=True):
-        exact = (n - 1) * h / own + 1
+    for n, h, best in zip(shape, spacing, wanted, strict=True):
+        exact = (n - 1) * h / best + 1
         multiple = 16 * round(exact / 16)
         size = multiple if abs(multiple - exact) <= 0.01 * exact else round(exact)
-        found.append(n if abs(h / own - 1) <= 0.05 else max(2, size))
+        found.append(n if abs(h / best - 1) <= 0.05 else max(2, size))
     return tuple(found)
 
 

@@ -42,15 +42,11 @@ class Plain(nn.Module):
         return state.move_to(FIELD_SCALE * apply_padded(self.net, state.v / FIELD_SCALE))
 
 
-class Residual(nn.Module):
+class Residual(Plain):
     """v = u + 10 net(u / 10): the paper's R."""
 
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
     def forward(self, state: State) -> State:
-        return state.move_to(state.v + FIELD_SCALE * apply_padded(self.net, state.v / FIELD_SCALE))
+        return state.move_to(state.v + super().forward(state).v)
 
 
 class Recurse(nn.Module):
@@ -88,11 +84,10 @@ def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b
     extra = [-n % multiple for n in sizes]
     if not any(extra):
         return net(x).to(x.dtype)
-    before = [e // 2 for e in extra]
-    sides = [side for e, b in zip(reversed(extra), reversed(before), strict=True) for side in (b, e - b)]
+    sides = [side for e in reversed(extra) for side in (e // 2, e - e // 2)]
     out = net(functional.pad(x, sides, mode="replicate")).to(x.dtype)
-    for axis, (b, n) in enumerate(zip(before, sizes, strict=True), start=2):
-        out = out.narrow(axis, b, n)
+    for axis, (e, n) in enumerate(zip(extra, sizes, strict=True), start=2):
+        out = out.narrow(axis, e // 2, n)
     return out
 
 

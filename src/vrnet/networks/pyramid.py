@@ -20,12 +20,9 @@ from vrnet.variational.cascade import DataStep, State
 from vrnet.variational.data_terms import DataTerm
 from vrnet.variational.linearize import Field, Images
 
-GROWTH = (1, 4, 6, 8, 10)
-"""Channels of the encoder at strides 1, 2, 4, 8 and 16, as multiples of the width."""
-COMPARED_FEATURES, FEATURE_WEIGHT = 4, 0.2
-"""How many features the data step compares, and how much one of them weighs beside an image at most."""
-MOVE_SCALE, SEEN_SCALE = 2.0, 4.0
-"""Voxels of a level that count as 1 in what its network finds, and in what it sees."""
+GROWTH = (1, 4, 6, 8, 10)  # channels of the encoder at strides 1, 2, 4, 8 and 16, as multiples of the width
+COMPARED_FEATURES, FEATURE_WEIGHT = 4, 0.2  # by the data step; how much one weighs beside an image at most
+MOVE_SCALE, SEEN_SCALE = 2.0, 4.0  # voxels of a level that count as 1 in what its network finds, and in what it sees
 Features = Float[Tensor, "b f *s"]
 
 

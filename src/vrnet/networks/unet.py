@@ -92,14 +92,13 @@ def expand_blocks(conv: nn.ConvTranspose2d | nn.ConvTranspose3d, x: Float[Tensor
 
 
 CONVOLUTIONS = {2: Conv2d, 3: Conv3d}
+Layers = Sequence[nn.Module]
 
 
 class UNet(nn.Module):
     """`encoder[0]` keeps the size and each further level halves it; `ups` and `decoder` undo that, deepest first."""
 
-    def __init__(
-        self, encoder: Sequence[nn.Module], ups: Sequence[nn.Module], decoder: Sequence[nn.Module], head: nn.Module
-    ) -> None:
+    def __init__(self, encoder: Layers, ups: Layers, decoder: Layers, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.ups, self.decoder = nn.ModuleList(encoder), nn.ModuleList(ups), nn.ModuleList(decoder)
         self.head = head
@@ -131,9 +130,9 @@ def unet_3d(inputs: int, outputs: int, width: int = 8) -> UNet:
     c = width
     down, up = ((1, 2, 2), (2, 4, 4), (4, 8, 8), (8, 16, 8)), ((16, 8, 4), (8, 4, 2), (4, 4, 2), (3, 2, 2))
     encoder = [convolutions(3, inputs, c, c)]
-    encoder += [convolutions(3, *(k * c for k in counts), stride=2) for counts in down]
+    encoder += [convolutions(3, a * c, b * c, k * c, stride=2) for a, b, k in down]
     ups = [nn.Sequential(ConvTranspose3d(k * c, k * c, 2, stride=2), nn.ReLU(inplace=True)) for k in (8, 4, 2, 2)]
-    decoder = [convolutions(3, *(k * c for k in counts)) for counts in up]
+    decoder = [convolutions(3, a * c, b * c, k * c) for a, b, k in up]
     return UNet(encoder, ups, decoder, near_zero(Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
 
 
@@ -231,8 +230,7 @@ class Siamese(nn.Module):
         return found
 
 
-SEGMENTER_WIDTHS = (1, 2, 4, 6, 8)
-"""Channels of each level, as multiples of the first's."""
+SEGMENTER_WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, as multiples of the first's
 
 
 def segmenter(d: int, inputs: int, outputs: int, width: int) -> UNet:

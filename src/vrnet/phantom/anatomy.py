@@ -3,9 +3,10 @@ In mm from the middle of the grid: x across the picture, y down it (anterior to 
 ventricle from base to apex. A surface is a signed distance, negative inside."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from math import cos, sin
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, UInt8
@@ -21,6 +22,14 @@ TEXTURE_STEP_MM = 3.0  # between the nodes of the texture
 TEXTURE_NODES = 40  # along each axis
 
 
+T = TypeVar("T")
+
+
+def drawn(*ranges: tuple[float, float]) -> Any:
+    """A field, a number or several, that is drawn from here to there."""
+    return field(metadata={"ranges": ranges})
+
+
 class RandomSource:
     """The numbers that a patient is made of, drawn in a fixed order: one seed is one patient."""
 
@@ -31,6 +40,14 @@ class RandomSource:
 
     def uniform(self, low: float, high: float) -> float:
         return low + (high - low) * torch.rand((), generator=self.generator).item()
+
+    def draw(self, kind: type[T], **known: Any) -> T:
+        """A dataclass of these values, the others drawn from their ranges, in their order."""
+        for part in fields(kind):  # type: ignore[arg-type]
+            if part.name not in known and "ranges" in part.metadata:
+                values = tuple(self.uniform(*each) for each in part.metadata["ranges"])
+                known[part.name] = values if len(values) > 1 else values[0]
+        return kind(**known)
 
     def normal(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator)
@@ -59,14 +76,14 @@ class Heart:
     axis: tuple[float, float]  # where the LV axis meets the picture
     septum: float  # angle of a in the picture, in radians
     endo: float  # radius of the LV cavity
-    oval: float  # the cavity is longer along a by this share, shorter along b
     wall: float  # thickness of the myocardium
-    asymmetry: float  # the septum is thicker, the free wall thinner, by this share
-    base: float  # level z of the valves
-    belly: float  # level z from which the ventricles narrow
-    length: float  # from the belly to the apex of the LV cavity
-    rv_width: float  # from the septum to the free wall of the RV
-    rv_height: float  # half the RV across
+    oval: float = drawn((-0.05, 0.05))  # the cavity is longer along a by this share, shorter along b
+    asymmetry: float = drawn((-0.1, 0.2))  # the septum is thicker, the free wall thinner, by this share
+    base: float = drawn((-40.0, -36.0))  # level z of the valves
+    belly: float = drawn((-17.0, -9.0))  # level z from which the ventricles narrow
+    length: float = drawn((43.0, 48.0))  # from the belly to the apex of the LV cavity
+    rv_width: float = drawn((21.0, 29.0))  # from the septum to the free wall of the RV
+    rv_height: float = 0.0  # half the RV across
 
     @classmethod
     def draw(cls, random: RandomSource) -> "Heart":
@@ -74,19 +91,9 @@ class Heart:
         dilation, size, septum = random.uniform(0.0, 1.0), random.uniform(0.92, 1.06), random.uniform(2.65, 3.75)
         endo = size * (20 + 11 * dilation)
         wall = size * (12.5 - 5 * dilation + random.uniform(-1.0, 1.0))
-        return cls(
-            axis=(-16 * cos(septum) + random.uniform(-4.0, 4.0), -10 * sin(septum) + random.uniform(-4.0, 4.0)),
-            septum=septum,
-            endo=endo,
-            oval=random.uniform(-0.05, 0.05),
-            wall=wall,
-            asymmetry=random.uniform(-0.1, 0.2),
-            base=random.uniform(-40.0, -36.0),
-            belly=random.uniform(-17.0, -9.0),
-            length=random.uniform(43.0, 48.0),
-            rv_width=random.uniform(21.0, 29.0),
-            rv_height=(endo + wall) * random.uniform(0.9, 1.15),
-        )
+        axis = -16 * cos(septum) + random.uniform(-4.0, 4.0), -10 * sin(septum) + random.uniform(-4.0, 4.0)
+        heart = random.draw(cls, axis=axis, septum=septum, endo=endo, wall=wall)
+        return replace(heart, rv_height=(endo + wall) * random.uniform(0.9, 1.15))
 
     def to_heart(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
         """A point (x, y, z) of the picture in the frame (a, b, z) of the heart."""
@@ -148,37 +155,23 @@ class Chest:
 
     heart: Heart
     textures: Float[Tensor, "3 n n n"]  # three smooth ones of unit variance, a node every TEXTURE_STEP_MM
-    blood: float
-    muscle: float
-    fat: float
-    liver: float
-    lung: float
-    tilt: float  # of the body in the picture
-    middle: tuple[float, float]  # of the body
-    girth: tuple[float, float]  # half axes of the body
-    rind: float  # thickness of the fat under the skin
-    diaphragm: tuple[float, float]  # its top, and with it the organs
-    papillary: tuple[float, float]  # angles from a at which the two papillary muscles stand
+    blood: float = drawn((0.8, 1.0))
+    muscle: float = drawn((0.2, 0.3))
+    fat: float = drawn((0.75, 1.0))
+    liver: float = drawn((0.22, 0.4))
+    lung: float = drawn((0.03, 0.08))
+    tilt: float = drawn((-0.5, 0.3))  # of the body in the picture
+    middle: tuple[float, float] = drawn((0.0, 40.0), (32.0, 50.0))  # of the body
+    girth: tuple[float, float] = drawn((150.0, 190.0), (118.0, 142.0))  # half axes of the body
+    rind: float = drawn((5.0, 16.0))  # thickness of the fat under the skin
+    diaphragm: tuple[float, float] = drawn((-45.0, -5.0), (34.0, 44.0))  # its top, and with it the organs
+    papillary: tuple[float, float] = drawn((1.7, 2.3), (-2.3, -1.7))  # angles from a of the two papillary muscles
 
     @classmethod
     def draw(cls, random: RandomSource) -> "Chest":
         """A patient of any build, with a heart between hypertrophied and dilated."""
         noise = smooth(random.normal(1, 3, *[TEXTURE_NODES] * 3), 1.0)[0]
-        return cls(
-            heart=Heart.draw(random),
-            textures=noise / noise.std(),
-            blood=random.uniform(0.8, 1.0),
-            muscle=random.uniform(0.2, 0.3),
-            fat=random.uniform(0.75, 1.0),
-            liver=random.uniform(0.22, 0.4),
-            lung=random.uniform(0.03, 0.08),
-            tilt=random.uniform(-0.5, 0.3),
-            middle=(random.uniform(0.0, 40.0), random.uniform(32.0, 50.0)),
-            girth=(random.uniform(150.0, 190.0), random.uniform(118.0, 142.0)),
-            rind=random.uniform(5.0, 16.0),
-            diaphragm=(random.uniform(-45.0, -5.0), random.uniform(34.0, 44.0)),
-            papillary=(random.uniform(1.7, 2.3), random.uniform(-2.3, -1.7)),
-        )
+        return random.draw(cls, heart=Heart.draw(random), textures=noise / noise.std())
 
     def texture(self, p: Float[Tensor, "3 *s"], scale: float) -> Float[Tensor, "3 *s"]:
         """The three textures at p, drawn out by a scale and mirrored where they end."""
@@ -236,8 +229,7 @@ class Chest:
 # How a heart beats: φ = id + u, from end-diastole to end-systole, in closed form. φ changes one coordinate at a time,
 # increasing in it while the others are held: so it cannot fold, and is undone by a search along a line.
 
-Contractility = Callable[[Tensor, Tensor], Tensor]
-"""How well the wall contracts, from 0 to 1, in the direction (2, *s) from the LV axis and at the level z (*s) in mm."""
+Contractility = Callable[[Tensor, Tensor], Tensor]  # 0 to 1, in the direction (2, *s) from the LV axis and at z (*s) mm
 
 
 @dataclass(frozen=True)
@@ -246,35 +238,24 @@ class Motion:
 
     heart: Heart
     ejection: float  # ε, the share of the LV cavity that empties
-    rv_ejection: float  # share of its width that the RV loses
-    twist: tuple[float, float]  # angle at z = 0, and its change from base to apex
-    shift: tuple[float, float]  # of the LV along a and b
-    descent: float  # of the valves towards the apex
+    rv_ejection: float = drawn((0.24, 0.38))  # share of its width that the RV loses
+    twist: tuple[float, float] = drawn((-0.03, 0.06), (0.1, 0.25))  # angle at z = 0, and its change from base to apex
+    shift: tuple[float, float] = drawn((-1.5, 1.5), (-1.5, 1.5))  # of the LV along a and b
+    descent: float = drawn((8.0, 12.0))  # of the valves towards the apex
     inner: float = 1.0  # blood from here on, as a share of the radius of the cavity, moves as the wall does
     contractility: Contractility | None = None  # the same everywhere if None
 
     @classmethod
     def draw(cls, heart: Heart, random: RandomSource) -> "Motion":
         """A motion for a heart: small, thick ones empty more of themselves than dilated ones."""
-        return cls(
-            heart=heart,
-            ejection=min(0.25 + 0.5 * heart.wall / heart.endo + random.uniform(-0.02, 0.14), 0.7),
-            rv_ejection=random.uniform(0.24, 0.38),
-            twist=(random.uniform(-0.03, 0.06), random.uniform(0.1, 0.25)),
-            shift=(random.uniform(-1.5, 1.5), random.uniform(-1.5, 1.5)),
-            descent=random.uniform(8.0, 12.0),
-        )
+        ejection = min(0.25 + 0.5 * heart.wall / heart.endo + random.uniform(-0.02, 0.14), 0.7)
+        return random.draw(cls, heart=heart, ejection=ejection)
 
     def part_way(self, contraction: float, torsion: float) -> "Motion":
         """The motion of a heart that has contracted and turned by these shares of the whole."""
-        return replace(
-            self,
-            ejection=contraction * self.ejection,
-            rv_ejection=contraction * self.rv_ejection,
-            descent=contraction * self.descent,
-            twist=(torsion * self.twist[0], torsion * self.twist[1]),
-            shift=(contraction * self.shift[0], contraction * self.shift[1]),
-        )
+        parts = {name: contraction * getattr(self, name) for name in ("ejection", "rv_ejection", "descent")}
+        twist = torsion * self.twist[0], torsion * self.twist[1]
+        return replace(self, twist=twist, shift=(contraction * self.shift[0], contraction * self.shift[1]), **parts)
 
     def forward(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
         """φ(p): shift, contract, turn, descend."""

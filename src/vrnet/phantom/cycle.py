@@ -18,8 +18,6 @@ from vrnet.images.image import rescale_jointly
 from vrnet.phantom.anatomy import MYO, Chest, Heart, Motion, RandomSource, Rhythm, norm
 from vrnet.vocabulary import LEVELS, SEGMENTS, Segment
 
-# What a heart suffers from: the sizes and the motion that are drawn, and where its wall does not contract.
-
 INNER_SHARE = 0.88  # of the cavity's radius: blood beyond moves as the wall does, whose strain is smooth to its border
 EDGE_RAD, EDGE_MM = 0.15, 2.0  # of the soft edges of an infarct: a tenth to nine tenths takes 4.4 times as much
 Range = tuple[float, float]

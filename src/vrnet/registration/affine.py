@@ -40,8 +40,7 @@ class Level(NamedTuple):
 
 def coordinates(grid: Grid) -> tuple[float, Float[ndarray, " d"]]:
     """(unit in mm, centre) of the optimiser's coordinates, in which fixed has a root mean square of 1 along an axis."""
-    extent = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
-    return float(extent) / (12 * len(grid.shape)) ** 0.5, grid.centre
+    return float(np.linalg.norm(np.multiply(grid.shape, grid.spacing))) / (12 * len(grid.shape)) ** 0.5, grid.centre
 
 
 def make_levels(fixed: Image, moving: Image, masks: PairMasks[Image] = NO_MASKS) -> list[Level]:
@@ -79,14 +78,13 @@ def shrink_factors(grid: Grid, spacing: float) -> list[int]:
 
 def count_inside(level: Level) -> int:
     """How many voxels of fixed samples can be taken from: inside its mask, or all."""
-    if level.fixed_mask is None:
-        return int(level.fixed.GetNumberOfPixels())
-    return max(1, int(np.count_nonzero(sitk.GetArrayViewFromImage(level.fixed_mask))))
+    mask = level.fixed_mask
+    count = level.fixed.GetNumberOfPixels() if mask is None else np.count_nonzero(sitk.GetArrayViewFromImage(mask))
+    return max(1, int(count))
 
 
 SAMPLES, SEED, HISTOGRAM_BINS = 20_000, 1, 32
-FIRST_STEP, LAST_STEP, ITERATIONS = 0.5, 0.002, 100
-"""The steps of a refinement, in voxels of its level: from the first down to the last, or so many."""
+FIRST_STEP, LAST_STEP, ITERATIONS = 0.5, 0.002, 100  # of a refinement, in voxels of its level
 SMALL_TURN = np.radians(25)
 STARTS_REFINED = 6
 MIN_SHARE = 0.2  # a map that takes less of fixed into moving is none: by chance, little can be alike
@@ -170,8 +168,8 @@ def possible_starts(level: Level) -> list[Affine]:
         R = np.eye(d)
         R[[i, j], [i, j]], R[j, i], R[i, j] = np.cos(SMALL_TURN), np.sin(SMALL_TURN), -np.sin(SMALL_TURN)
         rotations.append(R)
-    signs = [np.diag(sign) for sign in product((1.0, -1.0), repeat=d)]
-    for R in (sign @ np.eye(d)[list(order)] for order in permutations(range(d)) for sign in signs):
+    for order, sign in product(permutations(range(d)), product((1.0, -1.0), repeat=d)):
+        R = np.diag(sign) @ np.eye(d)[list(order)]
         if np.linalg.det(R) > 0 and not np.array_equal(R, np.eye(d)):
             rotations.append(R)
     return [Affine("rigid", R, target - R @ pivot, origin) for R in rotations for pivot, target in shifts]
@@ -222,12 +220,11 @@ def measure(level: Level, affine: Affine) -> Found:
 
 def refine(level: Level, start: Affine, kind: AffineKind) -> Found:
     """The better of a start, and what gradient descent finds from there."""
-    d, before = len(start.centre), measure(level, start)
+    d, before, optimiser = len(start.centre), measure(level, start), make_optimiser(level, start)
     rigid = sitk.Euler2DTransform if d == 2 else sitk.Euler3DTransform
     change = rigid() if kind == "rigid" else sitk.AffineTransform(d)
-    optimiser = make_optimiser(level, start)
-    steps = FIRST_STEP * level.spacing, LAST_STEP * level.spacing
-    optimiser.SetOptimizerAsRegularStepGradientDescent(*steps, ITERATIONS)
+    first, last = FIRST_STEP * level.spacing, LAST_STEP * level.spacing
+    optimiser.SetOptimizerAsRegularStepGradientDescent(first, last, ITERATIONS)
     optimiser.SetInitialTransform(change, True)
     try:
         optimiser.Execute(level.fixed, level.moving)

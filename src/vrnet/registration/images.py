@@ -33,18 +33,16 @@ def register_images(
     progress: Progress | None = None,
 ) -> PairResult:  # fmt: skip
     """Find the transform from fixed to moving, each on its own grid in the world: our images, files, or those of
-    SimpleITK or nibabel.
+    SimpleITK or nibabel. How the axes of the arrays are stored does not matter.
 
-    How the axes of the arrays are stored does not matter: methods see them in the order of the world's, and running as
-    these do. An `affine` start, "rigid" or "affine", is found first, also where headers put the images far apart; the
-    deformation is sought beyond it. An affine map that is known can be given instead. With `slices` "each", the slices
-    across the widest spacing are registered one by one, with "together" as a volume; "auto" takes them one by one where
-    they are at least two and a half times as far apart as the voxels within them (a trained model decides by its
-    dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
+    An `affine` start, "rigid" or "affine", is found first, also where headers put the images far apart; or a known map
+    is given. With `slices` "each", the slices across the widest spacing are registered one by one, with "together" as a
+    volume; "auto" takes them one by one where they are at least two and a half times as far apart as the voxels within
+    them (a trained model decides by its dimension). Where moving is plainly brighter or darker, methods that compare
     intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
     fixed; warped keeps its own. Masks lie on the grid of their image and are nonzero inside: only there images are
-    compared, and where moving has voxels; the outside can only guide an affine start. Labels lie on the grid of their
-    image too: they are measured, and matched only with `channels` "labels". The rest is as of `register`."""
+    compared. Labels lie on the grid of their image too: they are measured, and matched only with `channels` "labels".
+    The rest is as of `register`."""
     pair = ImagePair.read(fixed, moving, fixed_labels, moving_labels, fixed_mask, moving_mask)
     known = None
     if isinstance(affine, Affine):
@@ -80,8 +78,8 @@ def register_pair(
     covered = place_labels(masks.moving, grid, affine).array if masks.moving else coverage(moving.grid, grid, affine)
     compared = covered != 0 if masks.fixed is None else (covered != 0) & masks.fixed.array
     if not compared.any():
-        both = f"{(masks.fixed or fixed).name} and {(masks.moving or moving).name}"
-        raise BadInput(f"{both} do not overlap in space: check the headers")
+        a, b = masks.fixed or fixed, masks.moving or moving
+        raise BadInput(f"{a.name} and {b.name} do not overlap in space: check the headers")
     if plan.method.scaling == "each":  # before the border of moving is repeated
         fixed = rescale_images_jointly(fixed, masks=[masks.fixed])[0]
         moving = rescale_images_jointly(moving, masks=[masks.moving])[0]
@@ -112,20 +110,18 @@ def register_pair(
 
 def choose_slice_axis(grid: Grid, slices: Slices, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
     """The axis across which slices are to be registered one by one, if they are; `dimensions` are the method's."""
-    if len(grid.shape) == 2:
-        if slices == "each":
-            raise BadInput("a 2D image has no slices to register each: leave `slices` out")
-        return None
+    if len(grid.shape) == 2 and slices == "each":
+        raise BadInput("a 2D image has no slices to register each: leave `slices` out")
     if slices == "auto" and len(dimensions) > 1:
         return grid.stacked_across
-    return grid.across if slices == "each" or (slices == "auto" and dimensions == (2,)) else None
+    is_each = slices == "each" or (slices == "auto" and dimensions == (2,))
+    return grid.across if is_each and len(grid.shape) == 3 else None
 
 
 def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
     """BadInput if one of the images shows nothing, or they have no dimension or, if they must, no place in common."""
-    if len(fixed.grid.shape) != len(moving.grid.shape):
-        d = [len(image.grid.shape) for image in (fixed, moving)]
-        raise BadInput(f"{fixed.name} is {d[0]}D and {moving.name} {d[1]}D: give two images of one kind")
+    if (a := fixed.array.ndim) != (b := moving.array.ndim):
+        raise BadInput(f"{fixed.name} is {a}D and {moving.name} {b}D: give two images of one kind")
     for image in (fixed, moving):
         if image.array.dtype.kind not in "iufb":
             raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")

@@ -14,7 +14,7 @@ from torch import Tensor
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import RelativeSpacing, repeat_border, resize
 from vrnet.images.grid import check_same_grid
-from vrnet.images.image import NOT_A_MASK, Image, as_tensor, mask_tensor, refuse_intensities
+from vrnet.images.image import Image, as_tensor, inside_of, mask_tensor
 from vrnet.images.io import ImageLike, given_image
 from vrnet.variational.cascade import Spacing
 from vrnet.variational.initialisers import coarser_shape, coarser_spacing
@@ -88,15 +88,11 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
     if given is None:
         return None
     mask = given_image(name, given)
-    if not np.isfinite(mask.array).all():
-        raise BadInput(f"{mask.name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
+    check_same_grid(mask.name, mask.grid, image.name, image.grid)
+    inside = inside_of(mask.name, mask.array)
     if mask.array.dtype.kind == "f" and not (mask.array == np.round(mask.array)).all():
         raise BadInput(f"{mask.name} holds values that are not whole numbers: give the part above a threshold")
-    refuse_intensities(mask.name, mask.array, *NOT_A_MASK)
-    check_same_grid(mask.name, mask.grid, image.name, image.grid)
-    if not mask.array.any():
-        raise BadInput(f"{mask.name} is empty: give a mask that is not 0 inside")
-    return mask.with_array(mask.array != 0)
+    return mask.with_array(inside)
 
 
 def inpaint_image(image: Image, mask: Image) -> Image:
@@ -113,10 +109,8 @@ def inpaint_image(image: Image, mask: Image) -> Image:
 # on; far from small masks nothing is compared, and the motion ends.
 
 MARGIN = 2  # voxels of background that are kept about the content, so that its outline is seen
-MASK_MARGIN, MASK_MARGIN_PART = 16.0, 0.25
-"""What is kept about a mask, for the motion: so many shortest edges, or this part of its longest side, if more."""
-FADE_PER_MOTION, SHORTEST_FADE = 4.0, 16.0
-"""Motion ends over this many times its length, so that nothing folds; over so many shortest edges at least."""
+MASK_MARGIN, MASK_MARGIN_PART = 16.0, 0.25  # kept about a mask: so many shortest edges, or part of its longest side
+FADE_PER_MOTION, SHORTEST_FADE = 4.0, 16.0  # motion ends over so many times its length, and so many shortest edges
 Box = tuple[slice, ...]  # a part of each spatial axis
 
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from vrnet.cardiac.heart import Heart
     from vrnet.verdict.rules import Verdict
 
-Names = str | Mapping[int, str] | None
-"""What labels are called: a text such as 1=RV,2=Myo,3=LV, a mapping, or the name of a data set or atlas."""
+Names = str | Mapping[int, str] | None  # 1=RV,2=Myo,3=LV, a mapping, or the name of a data set or atlas
 L = TypeVar("L")  # a label map: an image or a file, or an array
 
 
@@ -67,16 +66,16 @@ class ImagePair:
     ) -> "ImagePair":  # fmt: skip
         """The pair of what is given, as files or as images; BadInput where a map or a mask is not for its image."""
         I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
-        maps = (given_labels("fixed_labels", fixed_labels), given_labels("moving_labels", moving_labels))
-        masks = read_mask("fixed_mask", fixed_mask, I0), read_mask("moving_mask", moving_mask, I1)
-        return cls(I0, I1, *maps, PairMasks(*masks))
+        L0, L1 = given_labels("fixed_labels", fixed_labels), given_labels("moving_labels", moving_labels)
+        masks = PairMasks(read_mask("fixed_mask", fixed_mask, I0), read_mask("moving_mask", moving_mask, I1))
+        return cls(I0, I1, L0, L1, masks)
 
     @property
     def images(self) -> dict[str, Image]:
         """All images that are given, by their names here."""
-        given = vars(self) | {"fixed_mask": self.masks.fixed, "moving_mask": self.masks.moving}
-        names = "fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask"
-        return {name: given[name] for name in names if given[name] is not None}
+        names, masks = ("fixed", "moving", "fixed_labels", "moving_labels"), self.masks
+        given = {name: getattr(self, name) for name in names} | {"fixed_mask": masks.fixed, "moving_mask": masks.moving}
+        return {name: image for name, image in given.items() if image is not None}
 
     @property
     def label_maps(self) -> list[Image]:
@@ -122,8 +121,7 @@ class Reportable(Generic[L]):
     """How a registration was found, and what anyone who holds it may ask of it, be it of images, whose labels are
     images or files, or of arrays, whose labels are arrays. Measures, verdict and page are imported on use."""
 
-    method: str = ""
-    """The name of the method that was used, never `default`; or of the file that the transform came from."""
+    method: str = ""  # the name of the method that was used, never `default`; or that of the transform's file
     seconds: float | None = None  # None for a transform from a file
     weights: str | None = None  # the file that the weights of a trained model came from
     slice_axis: int | None = None  # the axis across which slices were registered one by one, if they were
@@ -188,8 +186,7 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     it was found; `affine`, `remap` and `options` are what is recorded beside it."""
 
     transform: Transform  # from fixed to moving, on the grid of fixed: the whole of it, with the affine start
-    warped: Image
-    """Moving, in its own intensities, resampled through the transform on the grid of fixed."""
+    warped: Image  # moving, in its own intensities, resampled through the transform on the grid of fixed
     energies: NDArray[np.floating[Any]] = member(default_factory=lambda: np.zeros(0, np.float32))
     """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
     device: str | None = None

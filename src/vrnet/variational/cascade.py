@@ -116,7 +116,6 @@ class Cascade(nn.Module):
 
     @property
     def steps(self) -> list[list[nn.Module]]:
-        """The steps of each linearisation."""
         return [[self.parts[k] for k in inner] for inner in self.schedule]
 
     def refine(

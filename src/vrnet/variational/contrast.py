@@ -102,8 +102,6 @@ def conditional_mean(y: Image, x: Image, bins: int, weight: Weight = None) -> Im
     return apply_curve(conditional_curve(y, x, bins, weight), x)
 
 
-# The curves of two images, from each to the other.
-
 BINS = 32
 FLAT_SLOPE = 0.05  # the squared slope of what is as good as flat, as a part of the mean over the image
 LEAST_PART = 0.01  # of the variance: neither what a prediction explains nor what it leaves is taken for less

@@ -265,13 +265,11 @@ class NMI(Quadratic):
         return NormalEquations(**vars(pair), A=A, b=b, D=contrast.beside_voxels(2 - nmi, I0).expand_as(I0)[:, 0])
 
     def density(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
-        """The same at every voxel, since it belongs to the images as a whole."""
         nmi, _ = contrast.normalised_mutual_information(contrast.joint_histogram(I0, I1w, self.bins, weight))
         return contrast.beside_voxels(2 - nmi.to(I0), I0).expand_as(I0)[:, 0]
 
     def loss(self, I1w: Images, I0: Images) -> Scalar:
-        """By a histogram that has a gradient."""
-        counts = contrast.smooth_joint_histogram(I0, I1w, self.bins)
+        counts = contrast.smooth_joint_histogram(I0, I1w, self.bins)  # which has a gradient
         return (2 - contrast.normalised_mutual_information(counts)[0]).mean()
 
 
@@ -310,7 +308,6 @@ class Remap(BothContrastsLNCC):
 
 
 DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI(), Remap())}
-"""Every data term by its name."""
 
 
 # What LNCC and MIND compare of two images beside their intensities. Lengths are in shortest edges of a voxel.

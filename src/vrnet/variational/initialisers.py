@@ -72,10 +72,8 @@ class RelearnContrast(nn.Module):
         return v
 
 
-MakeSolver = Callable[[int, torch.device], Initializer]
-"""What finds a field in d dimensions, on a device; it takes masks."""
-MAX_TIMES_LARGER = 2
-"""How many times longer than the template an image may be along an axis; most of a larger one is not compared."""
+MakeSolver = Callable[[int, torch.device], Initializer]  # finds a field in d dimensions on a device; takes masks
+MAX_TIMES_LARGER = 2  # than the template an image may be along an axis: most of a larger one is not compared
 
 
 class ThroughTemplate(nn.Module):
@@ -103,7 +101,6 @@ class ThroughTemplate(nn.Module):
         return self.solve(T, I, spacing, w, torch.ones_like(I))
 
     def solve(self, I0: Tensor, I1: Tensor, spacing: Spacing, w0: Tensor, w1: Tensor) -> Tensor:
-        """The fields of pairs, under the weights of both."""
         return self.make(I0.dim() - 2, I0.device)(I0, I1, spacing, Masks(w0, w1))
 
     def on_grid(self, like: Float[Tensor, "b 1 *s"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:

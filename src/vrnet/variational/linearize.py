@@ -54,9 +54,6 @@ class Masks:
         return Masks(change(self.fixed), change(self.moving))
 
 
-# What is known of two images at a field: the images themselves, and one of two expansions.
-
-
 @dataclass(frozen=True)
 class WarpedPair:
     """Two images, the second of them also as the field u^ω warps it: what a data term is expanded of."""
@@ -124,9 +121,7 @@ class Linearization(WarpedPair):
         """The same with further channels, of images that have them too."""
         return replace(self, I0=others.I0, I1=others.I1, I1w=others.I1w, others=others)
 
-    def complete_square(
-        self, v: Field, theta: Float[Tensor, "*theta"]
-    ) -> tuple[Field, Float[Tensor, "b k d *s"], Float[Tensor, "b k *s"]]:
+    def complete_square(self, v: Field, theta: Float[Tensor, "*theta"]) -> tuple[Field, Tensor, Tensor]:
         """(v′, G, ⟨J, G⟩): the squares of the other channels and θ/2 |u − v|² are ½⟨u − v′, M(u − v′)⟩ + constant with
         M = A + θH, H = diag(h²), and G = θM⁻¹J. Without other channels v′ = v and G = H⁻¹J."""
         if self.others is None:
@@ -182,12 +177,7 @@ def remember(channels: Channels, I: Images, h: RelativeSpacing) -> Float[Tensor,
     return known[key]
 
 
-# Small systems at every voxel at once.
-
-
-def add_dot(
-    a: Float[Tensor, "b c *s"], x: Float[Tensor, "b c d *s"], y: Float[Tensor, "b #c d *s"]
-) -> Float[Tensor, "b c *s"]:
+def add_dot(a: Float[Tensor, "b c *s"], x: Float[Tensor, "b c d *s"], y: Float[Tensor, "b #c d *s"]) -> Tensor:
     """a + ⟨x, y⟩ over the components of the vectors, by fused products, so that no temporary is as large as x."""
     total = a.clone()
     for x_i, y_i in zip(x.unbind(2), y.unbind(2), strict=True):

@@ -201,7 +201,6 @@ class Folding(Penalty):
 
 REGULARIZERS: dict[str, Regularizer] = {term.name: term for term in (TV(), Diffusion(), Bending(), Gaussian())}
 TRAINING_PENALTIES: dict[str, Penalty] = {term.name: term for term in (CentralDiffusion(), Huber(), Folding())}
-"""What can be trained with beside the regularisers."""
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from vrnet.variational.linearize import Density, Field, Images, Masks, Weight
 from vrnet.variational.regularizers import Regularizer
 
 PATIENCE = 3  # linearisations over which the energy must have changed
+Energies = Float[Tensor, " b"]
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,11 @@ class Energy:
     regularizer: Regularizer
     lam: float
 
-    def __call__(
-        self, I0: Images, I1w: Images, u: Field, h: RelativeSpacing, weight: Weight = None
-    ) -> Float[Tensor, " b"]:
+    def __call__(self, I0: Images, I1w: Images, u: Field, h: RelativeSpacing, weight: Weight = None) -> Energies:
         """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
         return self.of(self.data.value(I1w, I0, h, weight), u, h, weight)
 
-    def of(self, D: Density, u: Field, h: RelativeSpacing, weight: Weight = None) -> Float[Tensor, " b"]:
+    def of(self, D: Density, u: Field, h: RelativeSpacing, weight: Weight = None) -> Energies:
         """E(u), given the data term at every voxel. Under a weight λR counts as much beside D as in the steps, and a
         field that leaves nothing to compare is worse than any other: nothing unlike must not be as good as all
         alike."""
@@ -82,12 +81,11 @@ class Solver(nn.Module):
     def descend(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Descent:
         """Refine the initial field until the energy of every pair has settled; of which nothing is compared, at rest,
         at 0."""
-        best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
-        h = relative_spacing(spacing, I0.dim() - 2)
+        d = I0.dim() - 2
+        best, h = I0.new_zeros(()).expand(len(I0), d, *I0.shape[2:]), relative_spacing(spacing, d)  # without memory
         lowest = self.energy(I0, I1, best, h, masks and masks.weight(best))
         running = lowest != torch.inf
-        lowest = torch.where(running, lowest, 0)
-        energies = [lowest]
+        energies = [lowest := torch.where(running, lowest, 0)]
         for v, D in self.candidates(I0, I1, spacing, masks):
             E = torch.where(running, self.energy.of(D, v, h, masks and masks.weight(v)), lowest)
             is_better = E < lowest
