@@ -8,7 +8,7 @@ from rich.console import Console
 from vrnet.app import console
 from vrnet.app.console import metrics_table, stage_progress, status_line, tally_line, training_bar
 from vrnet.cohort.run import Tally
-from vrnet.report.measures import NAMES, summary
+from vrnet.report.measures import MEASURES, summary
 from vrnet.training.fit import TrainingStatus
 
 METRICS = {
@@ -68,7 +68,7 @@ def test_every_kind_of_hausdorff_distance_is_explained_where_there_is_one(monkey
     verdict = {"verdict": {"level": "good", "reasons": [], "try": []}}
     console.print_result(METRICS | verdict, [])
     assert not printed
-    distances = {key: dice("12")["dice"] for key in NAMES if "hausdorff" in key}
+    distances = {key: dice("12")["dice"] for key in MEASURES if "hausdorff" in key}
     console.print_result(METRICS | verdict | distances, [])
     (legend,) = printed
     kinds = [row.name.partition(", ")[2].removesuffix(" (mm)") for row in summary(distances)]

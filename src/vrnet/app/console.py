@@ -196,7 +196,7 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     from vrnet.report import measures
 
     names = {"Dice": "Dice, mean"}
-    names |= {name: f"Mean {name}" for name in (measures.WHOLE_VOLUME, measures.NAMES["dice_mean_over_slices"])}
+    names |= {name: f"Mean {name}" for name in (measures.WHOLE_VOLUME, measures.title("dice_mean_over_slices"))}
     by_slice = ", slice by slice" if metrics["slice_by_slice"] else ""
     table = numbers_table(method_title(metrics["method"], metrics.get("weights")) + by_slice, "before", "after")
     if "dice" in metrics:
