@@ -13,7 +13,7 @@ import numpy as np
 
 from vrnet.data.labels import KNOWN
 from vrnet.errors import BadInput, Stage, as_options, warn_of_input
-from vrnet.evaluation.pair import name_of, target_registration_error, unmatched_brightness
+from vrnet.evaluation.pair import name_of, target_registration_error
 from vrnet.files import check_not_input, check_set, exists, read_json, replace_set, write_json
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, segment_count
@@ -204,10 +204,4 @@ def notes_on(result: PairResult, command: str = "register") -> list[str]:
         notes.append(LABELS_MATCHED)
     if result.are_names_told_by_files:
         notes.append(f"Structures are {result.naming}. (--label-names says otherwise.)")
-    if (remap := unmatched_brightness(result)) is not None:
-        notes.append(
-            f"{unequal} {moving} would be as bright as {fixed} with its intensities as {remap}. Nothing says that the "
-            "transform was found so, and differences are measured as the images are: they show brightness, not motion "
-            "alone."
-        )
     return notes

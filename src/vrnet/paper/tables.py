@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 
@@ -18,16 +18,11 @@ from vrnet.paper.results import Entry, Results, Study, choose_alphas, file_name,
 from vrnet.paper.specs import BUDGETS, TIMED_PHANTOMS, Budget, TableSpec, Value, published_values
 from vrnet.paper.statistics import MARGINS, estimate_mean, holm, p_value, units_of
 
-# A table as it is printed: in Markdown, LaTeX and CSV.
+# A table as it is printed, in Markdown, and as CSV.
 
 Cell = str | Value | None
-T = TypeVar("T")
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 ROW_LABELS = {"identity": "unregistered"}
-LATEX = {
-    "|∇J|": r"$|\nabla J|$", "Θ1": r"$\Theta^1$", "α": r"$\alpha$", "Δ": r"$\Delta$", "<": "$<$", "|": "$|$", "–": "--",
-    "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,10 +31,8 @@ class Column:
 
     title: str
     cells: Mapping[str, Cell]
-    best: str | None = None
-    """The method whose cell is bold."""
-    is_csv_only: bool = False
-    """Whether it is in the CSV file alone: a page has no room for it."""
+    best: str | None = None  # the method whose cell is bold
+    is_csv_only: bool = False  # whether it is in the CSV file alone: a page has no room for it
 
 
 @dataclass(frozen=True)
@@ -51,47 +44,24 @@ class Table:
     columns: Sequence[Column]
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def printed(self) -> list[Column]:
-        return [column for column in self.columns if not column.is_csv_only]
-
-    def lines(self, plain: Callable[[str], T], bold: Callable[[str], T]) -> list[list[T]]:
-        """The printed cells, line by line with the header first, each formatted by `plain` or, if best, by `bold`."""
-        lines = [[plain("method"), *(plain(column.title) for column in self.printed)]]
+    def lines(self) -> list[list[str]]:
+        """The cells that are printed, line by line with the header first."""
+        printed = [column for column in self.columns if not column.is_csv_only]
+        lines = [["method", *(column.title for column in printed)]]
         for method in self.methods:
-            line = [plain(ROW_LABELS.get(method, method))]
-            for column in self.printed:
-                cell, style = column.cells.get(method), bold if method == column.best else plain
-                line.append(style("–" if cell is None else str(cell)))
-            lines.append(line)
+            cells = ("–" if cell is None else str(cell) for cell in (column.cells.get(method) for column in printed))
+            bold = (
+                f"**{cell}**" if method == column.best else cell for cell, column in zip(cells, printed, strict=True)
+            )
+            lines.append([ROW_LABELS.get(method, method), *bold])
         return lines
 
-    def brief(self, beginnings: tuple[str, ...]) -> "Table":
-        """The columns whose titles begin so, with means alone."""
-        columns = [
-            replace(column, cells={
-                name: replace(cell, std=None) if isinstance(cell, Value) else cell
-                for name, cell in column.cells.items()
-            })
-            for column in self.printed
-            if column.title.startswith(beginnings)
-        ]  # fmt: skip
-        return replace(self, columns=columns)
-
     def markdown(self) -> str:
-        """Title, table and notes in Markdown."""
-        lines = self.lines(str, lambda text: f"**{text}**")
-        lines.insert(1, ["---"] + ["---:"] * len(self.printed))
+        """Title, table and notes."""
+        head, *rows = self.lines()
+        lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
         table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
         return f"**{self.title}**\n\n{table}\n\n" + "".join(f"{note}\n" for note in self.notes)
-
-    def latex(self) -> str:
-        """A tabular for LaTeX, with no package but the basic ones; title and notes are comments."""
-        lines = self.lines(escape_latex, lambda text: rf"\textbf{{{escape_latex(text)}}}")
-        head, *rows = (" & ".join(line) + r" \\" for line in lines)
-        comments = "".join(f"% {note}\n" for note in [self.title, *self.notes])
-        body = "\n".join([r"\hline", rf"{head} \hline", *rows, r"\hline"])
-        return comments + f"\\begin{{tabular}}{{l{'r' * len(self.printed)}}}\n{body}\n\\end{{tabular}}\n"
 
     def comma_separated(self) -> str:
         """All columns as CSV, to six digits; standard deviations have columns of their own."""
@@ -105,15 +75,11 @@ class Table:
         return csv_text(zip(*columns, strict=True))
 
     def write(self, folder: Path, name: str) -> list[Path]:
-        """Write NAME.md, NAME.csv and NAME.tex."""
-        texts = {".md": self.markdown(), ".csv": self.comma_separated(), ".tex": self.latex()}
+        """Write NAME.md and NAME.csv."""
+        texts = {".md": self.markdown(), ".csv": self.comma_separated()}
         for suffix, text in texts.items():
             write_bytes(text.encode(), folder / f"{name}{suffix}")
         return [folder / f"{name}{suffix}" for suffix in texts]
-
-
-def escape_latex(text: str) -> str:
-    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found[0]], text)
 
 
 # The columns of a table: measures, their significance, and what was published.
