@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from vrnet.methods.names import MethodSpec
 
 registry = constructors.ConstructorRegistry()
-OPTIONS: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": registry}
-"""What tyro is told in every call."""
+OPTIONS: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": registry}  # what tyro is told in every call
 
 
 def read_command(name: str, kind: type[Any], words: Sequence[str]) -> Any:
@@ -100,8 +99,7 @@ Folder = Annotated[
         1, "DIR", read_folder, lambda value: isinstance(value, Path), lambda path: [str(path)]
     ),
 ]
-OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"
-"""The fields of SourceOptions."""
+OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"  # the fields of SourceOptions
 
 
 @dataclass(frozen=True, kw_only=True)

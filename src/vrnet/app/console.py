@@ -39,8 +39,7 @@ class Screen(Console):
 
 screen = Screen(emoji=False)
 error_screen, bar_screen = Screen(stderr=True, emoji=False), Screen(stderr=True, emoji=False)
-FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
-"""Until the first line of progress in a log, and between two lines."""
+FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0  # until the first line of progress in a log, and between two lines
 
 
 def print_line(*lines: str) -> None:

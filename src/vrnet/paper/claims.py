@@ -84,8 +84,7 @@ class Claim:
     measure: str
     ours: Names
     others: Names
-    published: str
-    """The table in published/ that has these methods; or words, where there is no number."""
+    published: str  # the table in published/ that has these methods; or words, where there is no number
     page: str = "tables/acdc_cycles.md"
     test: Literal["better", "equal", "value"] = "better"
     data: str = "acdc"
@@ -119,14 +118,12 @@ OTHERS = (
     ("Figures 1, 2: architecture", "figures", "not drawn", "rows lack", "notes/pictures.md"),
     ("Figure 4: hearts compared", "figure", "a phantom", "partly", "figures/visual_phantom.csv"),
     ("Figure 5: box plots", "figure", "ACDC in 2D", "partly", "figures/boxplots.csv"),
-)
-"""What no number of ours answers: claim, published, ours, verdict, source."""
+)  # what no number of ours answers: claim, published, ours, verdict, source
 FASTER, AS_FAST = 1.0, 1.1
 TIMES = (("faster than TV-L1", "cpu", "TV-L1", FASTER), ("as fast as 7xRC-Net", "cpu", "7xRC-Net", AS_FAST),
          ("as fast as 7xRC-Net", "cuda", "7xRC-Net", AS_FAST))  # fmt: skip
 """Seconds of R-L2-6x1 over those of another method, on a device: claim, device, the other, at most."""
-DENOISED = 0.5
-"""A layer denoises if the slope of a noisy field falls below this part of it."""
+DENOISED = 0.5  # a layer denoises if the slope of a noisy field falls below this part of it
 START, END = "<!-- written by vrnet paper claims -->\n", "<!-- until here -->"
 
 

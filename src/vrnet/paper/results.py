@@ -49,8 +49,7 @@ class Entry:
 
     method: Method
     training: Training | None = None
-    subjects: int | None = None
-    """How many of the subjects of the split it is trained on; all, if not given."""
+    subjects: int | None = None  # how many of the subjects of the split it is trained on; all, if not given
     is_averaged: bool = False
     """Whether it is averaged over flips and quarter turns in use; its training is that of the entry which is not."""
 
@@ -248,8 +247,7 @@ class Study:
     stage: Stage
     say: Say
     device: str = "auto"
-    jobs: int = 1
-    """How many subjects are measured at the same time."""
+    jobs: int = 1  # how many subjects are measured at the same time
 
     @property
     def data(self) -> str:

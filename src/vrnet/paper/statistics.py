@@ -19,11 +19,9 @@ class Estimate(NamedTuple):
     """A mean over subjects, or the mean of a paired difference."""
 
     mean: float
-    low: float
-    """The 95 % interval begins here, and ends at `high`."""
+    low: float  # the 95 % interval begins here, and ends at `high`
     high: float
-    inner_low: float
-    """The 90 % interval begins here, and ends at `inner_high`."""
+    inner_low: float  # the 90 % interval begins here, and ends at `inner_high`
     inner_high: float
 
     def is_within(self, margin: float) -> bool:
@@ -31,8 +29,7 @@ class Estimate(NamedTuple):
         return -margin < self.inner_low and self.inner_high < margin
 
 
-Units = tuple[tuple[str, ...], ...]
-"""The people that each row depends on."""
+Units = tuple[tuple[str, ...], ...]  # the people that each row depends on
 
 
 def units_of(data: str, subjects: Sequence[str]) -> Units:

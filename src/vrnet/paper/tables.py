@@ -148,8 +148,7 @@ def signed(x: float, decimals: int) -> str:
 
 # A table of results: one row per method, the mean over its seeds.
 
-Entries = dict[str, list[Entry]]
-"""{row of the table: one entry per seed}"""
+Entries = dict[str, list[Entry]]  # {row of the table: one entry per seed}
 
 
 def build_table(

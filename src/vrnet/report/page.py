@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import accumulate, repeat
+from itertools import repeat
 from math import isfinite, isnan
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -178,9 +178,6 @@ def slice_overlap(slices: PageSlices, role: str) -> Overlap:
     return Overlap(dice, means, np.select([only_fixed, only_other], ["fixed", "moving"], ""), is_ranked)
 
 
-CURVE_WIDTH, CURVE_HEIGHT = 320, 150  # of the plot of energies, in the units of page.html
-
-
 def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | None = None) -> Path:
     """Write the page of a registered pair; returns where. `metrics` is the content of metrics.json, if there is one."""
     check_file(path, (".html",))
@@ -248,7 +245,7 @@ def render_page(
         heart=measures.heart_table(metrics["heart"]) if "heart" in metrics else None,
         outlines=outlines,
         blocks={measures.title(key, metrics, view.unit): rows for key, rows in measures.by_structure(metrics).items()},
-        curve=energy_curve([float(energy) for energy in energies if isfinite(energy)]),
+        energies=[float(energy) for energy in energies if isfinite(energy)],
         configuration=run.get("configuration", ""),
         run=run,
         strip=slice_table(slices, names),
@@ -265,17 +262,3 @@ def render_page(
         is_aligned=view.is_aligned,
         swatches={str(label["value"]): label["colour"] for label in data["labels"]},
     )
-
-
-def energy_curve(energies: list[float]) -> dict[str, Any] | None:
-    """Energies as points of a plot, the largest on top, and the least of them so far; None for fewer than two."""
-    if len(energies) < 2:
-        return None
-    low, high, least_so_far = min(energies), max(energies), accumulate(energies, min)
-    across, down = CURVE_WIDTH / (len(energies) - 1), CURVE_HEIGHT / ((high - low) or 1.0)
-    points, line = (
-        [(round(i * across, 1), round((high - value) * down, 1)) for i, value in enumerate(values)]
-        for values in (energies, least_so_far)
-    )
-    labels = {"first": f"{energies[0]:.4g}", "least": f"{low:.4g}", "steps": len(energies) - 1}
-    return {"points": points, "least_so_far": line, **labels}

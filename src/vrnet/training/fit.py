@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 
     from vrnet.training.channels import Segmenters
 
-REPORT_EVERY_SECONDS = 0.5
-"""How often whoever watches hears of the training: each report waits for the GPU."""
+REPORT_EVERY_SECONDS = 0.5  # how often whoever watches hears of the training: each report waits for the GPU
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,9 @@ class TrainingStatus:
     step: int
     steps: int
     loss: float
-    scores: Row
-    """The latest row of metrics.csv; empty before the first."""
+    scores: Row  # the latest row of metrics.csv; empty before the first
     thetas: list[float]
-    steps_per_second: float
-    """Validations not counted."""
+    steps_per_second: float  # validations not counted
 
 
 class TrainingResult(NamedTuple):
@@ -159,8 +156,7 @@ class Trainer:
 
     def __init__(self, fabric: "Fabric", method: Trainable, pairs: Pairs, settings: Training) -> None:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
-        self.loss = loss_of(method, settings, pairs.structures)
-        """That of pairs which one process has, as in validation."""
+        self.loss = loss_of(method, settings, pairs.structures)  # that of pairs which one process has, as in validation
         self.step_loss = self.loss
         if fabric.world_size > 1:
             # All processes share the pairs of a step. The gradient of their sum is summed over their losses, which are
