@@ -125,23 +125,23 @@ def test_the_line_of_a_cohort_tells_how_fast_it_is_and_how_long_it_takes():
     assert tally_line(tally, 1e-4).endswith("0.006 per minute, 3 days, 11:20:00 left")
 
 
-def status(step=12_345, thetas=(), scores=None):
-    return TrainingStatus(step, 20_000, 0.0123, scores or {}, list(thetas), 52.14)
+def status(step=12_345, scores=None):
+    return TrainingStatus(step, 20_000, 0.0123, scores or {}, 52.14)
 
 
 def test_the_training_bar_says_status_line():
-    assert status_line(status()) == "12345/20000, loss .0123, 52.1 steps/s"
-    labelled = status(thetas=(0.098, 0.1131), scores={"val_dice": 0.801})
-    assert status_line(labelled) == "12345/20000, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s"
+    assert status_line(status()) == "12345/20000, loss 0.0123, 52.1 steps/s"
+    labelled = status(scores={"val_dice": 0.801})
+    assert status_line(labelled) == "12345/20000, loss 0.0123, Dice 0.801, 52.1 steps/s"
 
 
-def test_the_training_bar_fits_a_terminal_with_six_thetas(monkeypatch):
+def test_the_training_bar_fits_a_terminal(monkeypatch):
     terminal = Console(width=100, force_terminal=True, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     monkeypatch.setattr(console, "bar_screen", terminal)
     with training_bar("R-L2-6x1-w32") as watch:
-        watch(status(thetas=(0.1, 0.2, 0.3, 0.4, 0.5, 0.09), scores={"val_dice": 0.801}))
+        watch(status(scores={"val_dice": 0.801}))
     line = terminal.export_text().splitlines()[-1]
-    assert "12345/20000, loss .0123, Dice .801, θ .090–.500, 52.1 steps/s" in line
+    assert "12345/20000, loss 0.0123, Dice 0.801, 52.1 steps/s" in line
     assert line.rstrip().endswith(("-:--:--", ":00"))
 
 

@@ -156,19 +156,10 @@ def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
 
 
 def status_line(status: "TrainingStatus") -> str:
-    """250/300, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s; of more than three θ, the range: θ .090–.500."""
-
-    def decimals(value: float, digits: int = 3) -> str:
-        return f"{value:.{digits}f}".removeprefix("0")
-
-    parts = [f"{status.step}/{status.steps}", f"loss {decimals(status.loss, 4)}"]
-    if "val_dice" in status.scores:
-        parts.append(f"Dice {decimals(status.scores['val_dice'])}")
-    if len(status.thetas) > 3:
-        parts.append(f"θ {decimals(min(status.thetas))}–{decimals(max(status.thetas))}")
-    elif status.thetas:
-        parts.append(" ".join(["θ", *map(decimals, status.thetas)]))
-    return ", ".join([*parts, f"{status.steps_per_second:.3g} steps/s"])
+    """250/300, loss 0.0123, Dice 0.801, 52.1 steps/s."""
+    dice = f", Dice {status.scores['val_dice']:.3f}" if "val_dice" in status.scores else ""
+    speed = f"{status.steps_per_second:.3g} steps/s"
+    return f"{status.step}/{status.steps}, loss {status.loss:.4f}{dice}, {speed}"
 
 
 def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> None:

@@ -312,15 +312,7 @@ def unpack_and_run() -> Callable[[bytes], Outcome]:
 
 def do_on_worker(task: Task, subject: Subject, is_last: bool) -> Outcome:
     """Do a subject; UnfitMachine if this process has another vrnet than the one that asks."""
-    from distributed import get_worker
-
     asked, own = ((task.recipe.get("vrnet", __version__), task.recipe.get("commit")), (__version__, commit()))
     if asked[0] != own[0] or (asked[1] is not None and not may_be_same_commit(asked[1], own[1])):
         raise UnfitMachine(f"{platform.node()} has vrnet {own[0]}, commit {own[1]}, not {asked[0]}, {asked[1]}")
-    worker = str(get_worker().name)
-    if worker.isdigit() and "CUDA_VISIBLE_DEVICES" not in os.environ:  # several GPUs are given out in turn
-        import torch
-
-        if (gpus := torch.cuda.device_count()) > 1:
-            torch.cuda.set_device(int(worker) % gpus)
     return task(subject, is_last)

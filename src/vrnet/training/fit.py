@@ -66,7 +66,6 @@ class TrainingStatus:
     steps: int
     loss: float
     scores: Row  # the latest row of metrics.csv; empty before the first
-    thetas: list[float]
     steps_per_second: float  # validations not counted
 
 
@@ -332,7 +331,7 @@ class TrainingLoop:
         speed = (self.step - self.reported_step) / (now - self.reported_at)
         self.reported_step, self.reported_at = self.step, now
         scores = self.rows[-1] if self.rows else {}
-        return TrainingStatus(self.step, self.settings.steps, value, scores, thetas(self.trainer.model), speed)
+        return TrainingStatus(self.step, self.settings.steps, value, scores, speed)
 
     def validate(self) -> None:
         """Measure the model, write the row, its weights if it is the best so far, and a checkpoint.
@@ -429,5 +428,4 @@ def validate(model: nn.Module, prepared: PreparedSplit, loss: AnyLoss, device: t
 
 def thetas(model: nn.Module) -> list[float]:
     """θ of each data step."""
-    found = [parameter for name, parameter in model.named_parameters() if name.endswith("log_theta")]
-    return [parameter.exp().item() for parameter in found]
+    return [log.exp().item() for name, log in model.named_parameters() if name.endswith("log_theta")]
