@@ -163,7 +163,8 @@ def status_line(status: "TrainingStatus") -> str:
 
 
 def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> None:
-    """Print what came out of a registration: its measures, what to note, the verdict, and more lines."""
+    """Print what came out of a registration: its measures, what to note, the verdict, and more lines. Exit with status
+    3 if it failed, unless nothing was to be registered."""
     from vrnet.report.measures import HAUSDORFF_LEGEND, heart_table
 
     screen.print(metrics_table(metrics))
@@ -179,6 +180,7 @@ def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> 
     print_line(*(f"Note: {note}" for note in notes))
     print_verdict(metrics["verdict"])
     print_line(*lines)
+    exit_if(metrics["verdict"]["level"] == "failed" and metrics["method"] != "identity")
 
 
 def metrics_table(metrics: dict[str, Any]) -> Table:
