@@ -93,11 +93,9 @@ def read_folder(words: list[str]) -> Path:
     return Path(words[0])
 
 
+is_path = lambda value: isinstance(value, Path)  # noqa: E731
 Folder = Annotated[
-    Path,
-    constructors.PrimitiveConstructorSpec(
-        1, "DIR", read_folder, lambda value: isinstance(value, Path), lambda path: [str(path)]
-    ),
+    Path, constructors.PrimitiveConstructorSpec(1, "DIR", read_folder, is_path, lambda path: [str(path)])
 ]
 OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"  # the fields of SourceOptions
 

@@ -53,16 +53,9 @@ def phantom_pair(patient: Phantom) -> ImagePair:
 
 
 def register_files(
-    stage: Stage,
-    pair: ImagePair,
-    method: Method,
-    folder: Path,
-    options: RegistrationOptions = DEFAULTS,
-    *,
-    report: bool = False,
-    images: bool = False,
-    inputs: Sequence[Path | None] = (),
-) -> tuple[PairResult, dict[str, Any], list[Path]]:
+    stage: Stage, pair: ImagePair, method: Method, folder: Path, options: RegistrationOptions = DEFAULTS, *,
+    report: bool = False, images: bool = False, inputs: Sequence[Path | None] = (),
+) -> tuple[PairResult, dict[str, Any], list[Path]]:  # fmt: skip
     """Register a pair and write the results in a folder: the result, what metrics.json holds, and which files.
 
     With `images` those of the pair are among the files, each under its name. `inputs` are read, and never written."""

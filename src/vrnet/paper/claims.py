@@ -17,8 +17,7 @@ import numpy as np
 from vrnet.files import Row, exists, read_rows, write_bytes, write_rows
 from vrnet.paper.results import read_runs
 from vrnet.paper.specs import DECIMALS, LISTS, published_values
-from vrnet.paper.statistics import MARGINS, Estimate, estimate_mean, holm, p_value, units_of
-from vrnet.paper.tables import DEVICES, read_times, signed
+from vrnet.paper.tables import DEVICES, MARGINS, Estimate, estimate_mean, holm, p_value, read_times, signed, units_of
 
 UNITS = {"dice": "", "hd": " mm", "folding": " %"}
 LEVEL = 0.05

@@ -9,7 +9,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from vrnet.cohort.summary import Result
+from vrnet.cohort.results import Result
 from vrnet.data.labels import label_text
 from vrnet.files import Row, write_bytes
 from vrnet.report.drawing import render_template
