@@ -147,8 +147,9 @@ class PairRecord:
         affine, told = None, []
         if self.affine is not None:
             start = Affine.from_sitk(read_itk(path.with_name(AFFINE))).checked(len(pair.fixed.grid.shape))
-            kind = "rigid" if self.affine.get("kind") == "rigid" else "affine"
-            affine, told = replace(start.about(pair.fixed.grid.centre), kind=kind), [f"after the start in {AFFINE}"]
+            start = start.about(pair.fixed.grid.centre)
+            affine = replace(start, kind="rigid") if self.affine.get("kind") == "rigid" else start
+            told = [f"after the start in {AFFINE}"]
         result = PairResult(
             **vars(pair), transform=transform, warped=transform.apply(pair.moving, pair.fixed.grid), method=name,
             affine=affine, remap=self.brightness, options=self.options, channels=self.channels,

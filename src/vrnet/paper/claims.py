@@ -105,7 +105,7 @@ class Claim:
 
 
 CLAIMS = [
-    Claim(**row | {"ours": tuple(row["ours"].split()), "others": tuple(row["others"].split())})
+    Claim(**row | {"ours": tuple(row["ours"].split()), "others": tuple(row["others"].split())})  # type: ignore[arg-type]
     for row in read_rows(LISTS / "claims.csv", "one row per claim")
 ]
 PUBLISHED_OF = {"initialisation_ukbb": ", UK Biobank", "cmr3d": ", 3D CMR"}

@@ -60,10 +60,10 @@ def number(value: Any) -> str:
     """A value to three digits, at most three after the point; a dash for what could not be measured."""
     if not isinstance(value, Real) or isinstance(value, bool) or not isfinite(value):
         return NO_VALUE
-    size = abs(value)
+    size = abs(float(value))
     if 0 < size < 1e-3:
         return f"{value:.2g}"
-    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
+    return f"{float(value):.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
 
 
 def title(key: str, metrics: Mapping[str, Any] | None = None, unit: str = "mm") -> str:
