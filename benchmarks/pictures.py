@@ -52,7 +52,7 @@ def draw_comparison(study: Study):
     sample = study.test.samples[len(study.test.samples) // 2]
     pair, found = len(sample.fixed) // 2, {}
     one = slice(pair, pair + 1)
-    for name, method in zip(names, study.methods([study.results.entry(name) for name in names]), strict=True):
+    for name, method in zip(names, ready_methods(study, names), strict=True):
         with torch.inference_mode():
             u = method.build(study.d)(sample.fixed[one], sample.moving[one], sample.spacing).cpu()
         found[name] = cut_slice(sample, pair, u)
@@ -83,6 +83,13 @@ def draw_comparison(study: Study):
     return figure, [
         {"method": name, "mean_difference": float(np.abs(after.image - fixed).mean())} for name, after in found.items()
     ]
+
+
+def ready_methods(study, names):
+    """The methods, ready to register; learned ones are trained if their weights are not there."""
+    entries = [study.results.entry(name) for name in names]
+    list(study.train(entries))
+    return [study.choose(entry).load() for entry in entries]
 
 
 def new_grid(rows, columns, height, title):
@@ -121,7 +128,7 @@ def show_mask(ax, labels, truth=None):
 def draw_denoising(study: Study):
     """The field after each cascade of R-L2-6x1 and its mean |∇u|, from a guess with noise and from noise alone."""
     names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
-    sample, methods = study.test.samples[0], study.methods([study.results.entry(name) for name in names])
+    sample, methods = study.test.samples[0], ready_methods(study, names)
     found = {name: field_states(method, sample) for name, method in zip(names, methods, strict=True)}
     count = len(found[names[0]])
     figure, axes = new_grid(2 * len(found), count, 2.25, f"{study.data}, {sample.name}: the field after each cascade")

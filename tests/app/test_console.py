@@ -8,7 +8,7 @@ from rich.console import Console
 from vrnet.app import console
 from vrnet.app.console import metrics_table, stage_progress, status_line, tally_line, training_bar
 from vrnet.cohort.run import Tally
-from vrnet.report.measures import NAMES, summary
+from vrnet.report.measures import MEASURES, summary
 from vrnet.training.fit import TrainingStatus
 
 METRICS = {
@@ -68,7 +68,7 @@ def test_every_kind_of_hausdorff_distance_is_explained_where_there_is_one(monkey
     verdict = {"verdict": {"level": "good", "reasons": [], "try": []}}
     console.print_result(METRICS | verdict, [])
     assert not printed
-    distances = {key: dice("12")["dice"] for key in NAMES if "hausdorff" in key}
+    distances = {key: dice("12")["dice"] for key in MEASURES if "hausdorff" in key}
     console.print_result(METRICS | verdict | distances, [])
     (legend,) = printed
     kinds = [row.name.partition(", ")[2].removesuffix(" (mm)") for row in summary(distances)]
@@ -125,23 +125,23 @@ def test_the_line_of_a_cohort_tells_how_fast_it_is_and_how_long_it_takes():
     assert tally_line(tally, 1e-4).endswith("0.006 per minute, 3 days, 11:20:00 left")
 
 
-def status(step=12_345, thetas=(), scores=None):
-    return TrainingStatus(step, 20_000, 0.0123, scores or {}, list(thetas), 52.14)
+def status(step=12_345, scores=None):
+    return TrainingStatus(step, 20_000, 0.0123, scores or {}, 52.14)
 
 
 def test_the_training_bar_says_status_line():
-    assert status_line(status()) == "12345/20000, loss .0123, 52.1 steps/s"
-    labelled = status(thetas=(0.098, 0.1131), scores={"val_dice": 0.801})
-    assert status_line(labelled) == "12345/20000, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s"
+    assert status_line(status()) == "12345/20000, loss 0.0123, 52.1 steps/s"
+    labelled = status(scores={"val_dice": 0.801})
+    assert status_line(labelled) == "12345/20000, loss 0.0123, Dice 0.801, 52.1 steps/s"
 
 
-def test_the_training_bar_fits_a_terminal_with_six_thetas(monkeypatch):
+def test_the_training_bar_fits_a_terminal(monkeypatch):
     terminal = Console(width=100, force_terminal=True, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     monkeypatch.setattr(console, "bar_screen", terminal)
     with training_bar("R-L2-6x1-w32") as watch:
-        watch(status(thetas=(0.1, 0.2, 0.3, 0.4, 0.5, 0.09), scores={"val_dice": 0.801}))
+        watch(status(scores={"val_dice": 0.801}))
     line = terminal.export_text().splitlines()[-1]
-    assert "12345/20000, loss .0123, Dice .801, θ .090–.500, 52.1 steps/s" in line
+    assert "12345/20000, loss 0.0123, Dice 0.801, 52.1 steps/s" in line
     assert line.rstrip().endswith(("-:--:--", ":00"))
 
 

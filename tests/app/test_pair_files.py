@@ -270,22 +270,3 @@ def test_an_affine_start_that_turns_an_image_round_is_told(degrees, is_told):
 def test_whose_intensities_were_changed_is_told_by_name():
     (note,) = notes_on(still(remap=Remap(2.0, 3.0)))
     assert "the intensities of b.nii.gz as 2 times what they are, plus 3." in note
-
-
-def test_brightness_that_was_matched_or_kept_is_not_told_as_unmatched():
-    """And only the voxels that both images have count: where moving is brighter outside, nothing is told."""
-    bright = replace(still(), moving=still().moving.with_array(2 * still().moving.array))
-    bright = replace(bright, warped=bright.moving)
-    assert any("would be as bright as a.nii.gz with its intensities as 0.5 times" in note for note in notes_on(bright))
-    for how in (
-        {"remap": Remap(0.5, 0.0)},
-        {"options": RegistrationOptions(match_intensities=True)},
-        {"options": RegistrationOptions(brightness="keep")},
-        {"seconds": 1.0},
-    ):
-        assert not any("would be" in note for note in notes_on(replace(bright, **how)))
-    u = np.zeros((3, *SMALL.shape), np.float32)
-    u[0, 3:] = 9.0  # which leads out of moving
-    outside = np.where(np.arange(8)[:, None, None] < 3, bright.fixed.array, bright.moving.array)
-    partly = replace(bright, transform=Transform.from_voxels(u, SMALL), warped=bright.moving.with_array(outside))
-    assert not any("would be" in note for note in notes_on(partly))

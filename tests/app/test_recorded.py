@@ -2,7 +2,6 @@
 that were matched. metrics.json beside it says so."""
 
 import json
-import re
 import shutil
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy import ndimage
 
 from tests.app.outputs import OVERLAPS, file_names, read_json
 from tests.phantoms import phantom
-from vrnet import Grid, Image, read_image, write_image
+from vrnet import Grid, Image, write_image
 from vrnet.app.pair_files import read_pair, register_files
 from vrnet.methods.names import parse
 from vrnet.vocabulary import RegistrationOptions
@@ -123,7 +122,7 @@ def test_a_transform_is_judged_as_it_was_when_it_was_found(hearts, again, kind):
 
 @pytest.mark.release
 def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp_path):
-    """Then the transform is one of which nothing is known; other brightness is told: moving is 3 times fixed + 0.2."""
+    """Then the transform is one of which nothing is known."""
     out = hearts / "both"
     shutil.copy(out / "transform.nii.gz", tmp_path / "alone.nii.gz")
     said, metrics, page = again(hearts, out / "transform.nii.gz", "--ignore-recorded")
@@ -132,12 +131,6 @@ def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp
     assert metrics | {"method": ""} == alone | {"method": ""}
     assert [alone[key] for key in ("affine", "intensities_matched", "brightness")] == [None, False, None]
     assert AFTER_START not in page
-    brightness = r"moving.nii.gz would be as bright as fixed.nii.gz with .* as ([\d.]+) times .*, less (\d\.\d+)"
-    found = re.search(brightness, alone_said).groups()
-    assert [float(number) for number in found] == pytest.approx([1 / 3, 0.2 / 3], rel=0.15)
-    moving = read_image(hearts / "moving.nii.gz")
-    write_image(moving.with_array((moving.array - 0.2) / 3), hearts / "moving.nii.gz")
-    assert "equally bright" not in again(hearts, tmp_path / "alone.nii.gz")[0]
 
 
 @pytest.mark.parametrize(

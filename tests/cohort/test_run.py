@@ -380,19 +380,6 @@ def test_no_more_processes_are_started_than_there_are_subjects(monkeypatch):
     assert started == [3, 8]
 
 
-def test_workers_of_a_machine_take_its_gpus_in_turn(tmp_path, monkeypatch):
-    import torch
-
-    chosen, task, one = [], make_task(tmp_path / "out"), subject(tmp_path)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    for worker in (2, "3", "tcp://x"):
-        monkeypatch.setattr("distributed.get_worker", lambda worker=worker: SimpleNamespace(name=worker))
-        engine.do_on_worker(task, one, is_last=False)
-    assert chosen == [0, 1]
-
-
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("address", "content", "words"),

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from tests.cohort.works import RECIPE, Count, make_task, write_list
+from vrnet.cohort.results import Result, add_suspicion, collect_rows, robust_z, summarise_rows
 from vrnet.cohort.run import run_here, run_tasks
-from vrnet.cohort.summary import Result, add_suspicion, collect_rows, robust_z, summarise_rows
 from vrnet.cohort.table import read_table
 
 

@@ -12,7 +12,7 @@ from vrnet.app.arguments import DeviceOptions, SourceOptions
 from vrnet.app.paper import Paper, make_claims
 from vrnet.errors import BadInput
 from vrnet.paper.claims import CLAIMS, Claim, Found, judge
-from vrnet.paper.statistics import estimate_mean
+from vrnet.paper.tables import estimate_mean
 
 RESULTS = Path(__file__).parents[2] / "results"
 ASKED = {"name": "", "source_options": SourceOptions(), "device_options": DeviceOptions()}

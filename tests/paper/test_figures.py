@@ -24,7 +24,6 @@ from vrnet.paper.figures import (
     draw_efficiency,
     draw_parameterisations,
 )
-from vrnet.paper.results import Study
 from vrnet.paper.specs import published_values
 
 SCORES = [(0.7, 9.0), (0.8, 8.0), (0.9, 6.0)]
@@ -141,11 +140,11 @@ def ready(d, study, monkeypatch):
     """A study with all methods but SyN: VR-Nets and RC-Nets have random weights, the others move nothing."""
     made = study(d=d)
 
-    def methods(self, entries):
-        names = [str(entry.method) for entry in entries]
-        return [trained(name, d, made.test.samples[0].spacing) if name[0] in "RC2" else Identity() for name in names]
+    def methods(study, names):
+        found = [str(study.results.entry(name).method) for name in names]
+        return [trained(name, d, made.test.samples[0].spacing) if name[0] in "RC2" else Identity() for name in found]
 
-    monkeypatch.setattr(Study, "methods", methods)
+    monkeypatch.setattr(pictures, "ready_methods", methods)
     monkeypatch.setattr(pictures, "missing_package", lambda method: "antspyx" if str(method) == "SyN" else None)
     return made
 

@@ -38,7 +38,7 @@ def test_an_averaged_method_has_results_of_its_own_and_the_training_of_the_plain
     assert made.results.run(averaged).config["method"] == f"{plain.method}+average"
     assert made.results.run(averaged).config["weights_sha256"] == made.results.run(plain).config["weights_sha256"]
     assert made.results.rows(averaged) != made.results.rows(plain)
-    assert [str(method) for method in made.methods([plain, averaged])] == [plain.name, averaged.name]
+    assert [str(made.choose(entry).load()) for entry in (plain, averaged)] == [plain.name, averaged.name]
 
 
 def test_a_method_has_the_seeds_that_are_measured_and_at_least_as_many_as_asked_for(study):

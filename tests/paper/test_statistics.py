@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap, wilcoxon
 
-from vrnet.paper.statistics import MARGINS, estimate_mean, holm, p_value, units_of
+from vrnet.paper.tables import MARGINS, estimate_mean, holm, p_value, units_of
 
 X = np.random.default_rng(3).normal(0.01, 0.02, 20)
 ALONE = tuple((str(k),) for k in range(len(X)))

@@ -14,7 +14,6 @@ from tests.paper.fake_results import write_result
 from vrnet.errors import BadInput
 from vrnet.evaluation.split import measure_subject
 from vrnet.files import RECORD, read_rows
-from vrnet.methods.weights import Trained
 from vrnet.paper.results import Results, Study, best_alphas, choose_alphas
 from vrnet.paper.specs import BUDGETS, TABLES
 from vrnet.paper.tables import build_table
@@ -110,18 +109,9 @@ def test_a_reader_hears_what_is_there_and_what_came_out(done):
 def test_what_was_trained_otherwise_is_refused(done, steps, no_training):
     no_training()
     after = replace(done.study, results=replace(done.study.results, budget=steps(3)))
-    for way in (after.complete, after.methods):
+    for way in (after.complete, lambda entries: list(after.train(entries))):
         with pytest.raises(BadInput, match=r"VoxelMorph-w2_alpha0\.05_seed0 was trained with steps 2, not 3"):
             way([after.results.entry("VoxelMorph")])
-
-
-def test_methods_are_ready_to_register(done, no_training):
-    no_training()
-    entries = [done.entries[1], done.study.results.entry("TV-L1")]
-    network, solver = done.study.methods(entries)
-    assert isinstance(network, Trained)
-    assert str(network.card.method) == "VoxelMorph-w2"
-    assert solver == entries[1].method
 
 
 def test_a_missing_package_is_told_before_anything_is_trained(study, no_training, monkeypatch):
@@ -177,18 +167,14 @@ def test_networks_are_trained_with_other_seeds_and_on_as_many_subjects_as_are_as
     assert any(not np.array_equal(one[key], other[key]) for key in one)
 
 
-def test_a_measured_network_whose_weights_are_needed_is_trained_again_and_a_reader_hears_why(study, reader):
+def test_a_measured_network_whose_weights_are_needed_is_trained_again(study):
     made = study()
     plain, averaged = (made.results.entry(name) for name in ("VoxelMorph", "VoxelMorph+average"))
     made.complete([plain])
     rows = made.results.rows(plain)
     (made.results.run_folder(plain) / "weights.safetensors").unlink()
-    reader.lines.clear()
     made.complete([plain, averaged])
-    assert reader.lines[1] == (
-        "Measured, but without the weights (run/weights.safetensors) that are needed now: "
-        "VoxelMorph-w2_alpha0.05_seed0. They are trained again; what was measured stays."
-    )
+    assert (made.results.run_folder(plain) / "weights.safetensors").exists()
     assert made.results.rows(plain) == rows
 
 

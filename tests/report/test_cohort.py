@@ -5,7 +5,7 @@ import pytest
 
 from tests.report.browser import find_element, set_screen
 from tests.report.conftest import SCRIPT
-from vrnet.cohort.summary import Result
+from vrnet.cohort.results import Result
 from vrnet.report.cohort import Links, index_data, write_index
 
 COLUMNS = ["subject", "status", "verdict", "suspicion", "dice_after", "group", "reason"]

@@ -4,7 +4,7 @@ import pytest
 
 from vrnet.app import subject as cohort_works
 from vrnet.cardiac.strain import MEASURES
-from vrnet.cohort.summary import FIRST, LAST
+from vrnet.cohort.results import FIRST, LAST
 from vrnet.report.cohort import heading
 
 

@@ -1,5 +1,6 @@
 """What a page holds: sheets of slices, measures of each slice, the curve of energies."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,28 +14,22 @@ from tests.report.conftest import FOLDED, MOTIONS, SHAPE, bare
 from tests.report.test_drawing import decode
 from vrnet.evaluation.metrics import dice
 from vrnet.images.grid import Grid
-from vrnet.report.page import MAX_STRUCTURES, energy_curve, page_data, render_page, slice_table
+from vrnet.report.page import MAX_STRUCTURES, page_data, render_page, slice_table
 from vrnet.report.pair import PageSlices, View, edge_letters, orient_for_viewing
 
 WORDS = "mask: inside it the images were compared"
 
 
-def test_the_curve_falls_as_the_energies_do():
-    drawn = energy_curve([4.0, 2.0, 1.0])
-    (x0, y0), (x1, y1), (x2, y2) = drawn["points"]
-    assert x1 - x0 == x2 - x1 > 0
-    assert y0 == 0  # the largest on top
-    assert_allclose((y1 - y0) / (y2 - y1), 2, rtol=0.01)
-    assert energy_curve([1.0]) is None
-    assert energy_curve([1.0, 1.0])["points"][0][1] == 0
-
-
-def test_a_step_that_overshoots_is_a_dot_off_the_line_which_never_rises():
-    drawn = energy_curve([4.0, 2.0, 3.0, 1.0, 1.5])
-    points, least = drawn["points"], drawn["least_so_far"]
-    assert [y for _, y in least] == sorted(y for _, y in least)
-    assert (drawn["first"], drawn["least"]) == ("4", "1")
-    assert [a == b for a, b in zip(points, least, strict=True)] == [True, True, False, True, False]
+def test_the_line_of_energies_falls_and_a_step_that_overshoots_is_a_dot_off_it(volume):
+    page = render_page(volume, {}, [4.0, 2.0, 3.0, 1.0, np.nan, 1.5], {})
+    (line,) = re.findall(r'<polyline points="([^"]*)"', page)
+    least = [tuple(map(float, point.split(","))) for point in line.split()]
+    dots = [(float(x), float(y)) for x, y in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="3"', page)]
+    assert_allclose(least, [(0, 0), (80, 100), (160, 100), (240, 150), (320, 150)])
+    assert_allclose(dots, [(0, 0), (80, 100), (160, 50), (240, 150), (320, 125)])
+    assert "from 4 to 1 in 4 linearisations" in page
+    for energies, count in (([1.0], 0), ([1.0, 1.0], 1)):
+        assert render_page(volume, {}, energies, {}).count("<polyline") == count
 
 
 def test_a_page_replaces_another_whole(tmp_path, heart):

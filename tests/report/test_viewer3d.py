@@ -13,10 +13,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet.images.grid import Grid
+from vrnet.report import page as volumes
 from vrnet.report import pair as pictures
-from vrnet.report import viewer3d as volumes
+from vrnet.report.page import is_volume, volume_data
 from vrnet.report.pair import PageSlices, View, deformation, orient_for_viewing
-from vrnet.report.viewer3d import is_volume, volume_data
 
 SHAPE = (20, 18, 17)
 OBLIQUE = (0.8, 0.6, 0.0, -0.6, 0.8, 0.0, 0.0, 0.0, -1.0)

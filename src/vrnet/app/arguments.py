@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from vrnet.methods.names import MethodSpec
 
 registry = constructors.ConstructorRegistry()
-OPTIONS: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": registry}
-"""What tyro is told in every call."""
+OPTIONS: Any = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": registry}  # what tyro is told in every call
 
 
 def read_command(name: str, kind: type[Any], words: Sequence[str]) -> Any:
@@ -94,14 +93,11 @@ def read_folder(words: list[str]) -> Path:
     return Path(words[0])
 
 
+is_path = lambda value: isinstance(value, Path)  # noqa: E731
 Folder = Annotated[
-    Path,
-    constructors.PrimitiveConstructorSpec(
-        1, "DIR", read_folder, lambda value: isinstance(value, Path), lambda path: [str(path)]
-    ),
+    Path, constructors.PrimitiveConstructorSpec(1, "DIR", read_folder, is_path, lambda path: [str(path)])
 ]
-OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"
-"""The fields of SourceOptions."""
+OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"  # the fields of SourceOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,15 +24,13 @@ DESCRIBED = {
     "BIDSVersion": "1.9.0",
     "DatasetType": "derivative",
     "GeneratedBy": [{"Name": "vrnet", "Version": __version__}],
-}
-"""What dataset_description.json holds."""
+}  # what dataset_description.json holds
 IGNORED = (
     "cohort.csv", "summary.json", "index.html", f"{FAILURES}/", "**/done.json", "**/*_report.html",
     "**/*_metrics.json", "**/*_metrics.csv", "**/*.png", "**/*.gif",
 )  # fmt: skip
 """What a validator need not know."""
-LABEL = "sub-"
-"""How the names of subjects begin."""
+LABEL = "sub-"  # how the names of subjects begin
 XFM = "{subject}_from-{start}_to-{end}_mode-image_xfm.nii.gz"
 NAMES = {
     AFFINE: "{subject}_from-{moving}_to-{fixed}_mode-image_desc-affine_xfm.tfm",
@@ -50,8 +48,7 @@ NAMES = {
     GIF: "{subject}_cine.gif",
     REPORT: "{subject}_report.html",
     THUMBNAIL: "{subject}_thumbnail.png",
-}
-"""Of each file but the transforms, whether it is of a pair or of a cine."""
+}  # of each file but the transforms, whether it is of a pair or of a cine
 
 
 def as_bids(table: CohortTable) -> CohortTable:

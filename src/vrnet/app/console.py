@@ -39,8 +39,7 @@ class Screen(Console):
 
 screen = Screen(emoji=False)
 error_screen, bar_screen = Screen(stderr=True, emoji=False), Screen(stderr=True, emoji=False)
-FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
-"""Until the first line of progress in a log, and between two lines."""
+FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0  # until the first line of progress in a log, and between two lines
 
 
 def print_line(*lines: str) -> None:
@@ -157,23 +156,15 @@ def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
 
 
 def status_line(status: "TrainingStatus") -> str:
-    """250/300, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s; of more than three θ, the range: θ .090–.500."""
-
-    def decimals(value: float, digits: int = 3) -> str:
-        return f"{value:.{digits}f}".removeprefix("0")
-
-    parts = [f"{status.step}/{status.steps}", f"loss {decimals(status.loss, 4)}"]
-    if "val_dice" in status.scores:
-        parts.append(f"Dice {decimals(status.scores['val_dice'])}")
-    if len(status.thetas) > 3:
-        parts.append(f"θ {decimals(min(status.thetas))}–{decimals(max(status.thetas))}")
-    elif status.thetas:
-        parts.append(" ".join(["θ", *map(decimals, status.thetas)]))
-    return ", ".join([*parts, f"{status.steps_per_second:.3g} steps/s"])
+    """250/300, loss 0.0123, Dice 0.801, 52.1 steps/s."""
+    dice = f", Dice {status.scores['val_dice']:.3f}" if "val_dice" in status.scores else ""
+    speed = f"{status.steps_per_second:.3g} steps/s"
+    return f"{status.step}/{status.steps}, loss {status.loss:.4f}{dice}, {speed}"
 
 
 def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> None:
-    """Print what came out of a registration: its measures, what to note, the verdict, and more lines."""
+    """Print what came out of a registration: its measures, what to note, the verdict, and more lines. Exit with status
+    3 if it failed, unless nothing was to be registered."""
     from vrnet.report.measures import HAUSDORFF_LEGEND, heart_table
 
     screen.print(metrics_table(metrics))
@@ -189,6 +180,7 @@ def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> 
     print_line(*(f"Note: {note}" for note in notes))
     print_verdict(metrics["verdict"])
     print_line(*lines)
+    exit_if(metrics["verdict"]["level"] == "failed" and metrics["method"] != "identity")
 
 
 def metrics_table(metrics: dict[str, Any]) -> Table:
@@ -196,7 +188,7 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     from vrnet.report import measures
 
     names = {"Dice": "Dice, mean"}
-    names |= {name: f"Mean {name}" for name in (measures.WHOLE_VOLUME, measures.NAMES["dice_mean_over_slices"])}
+    names |= {name: f"Mean {name}" for name in (measures.WHOLE_VOLUME, measures.title("dice_mean_over_slices"))}
     by_slice = ", slice by slice" if metrics["slice_by_slice"] else ""
     table = numbers_table(method_title(metrics["method"], metrics.get("weights")) + by_slice, "before", "after")
     if "dice" in metrics:

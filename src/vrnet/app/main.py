@@ -43,8 +43,7 @@ COMMANDS = {
     "paper": "vrnet.app.paper:Paper",
     "methods": "vrnet.app.methods:Methods",
     "doctor": "vrnet.app.doctor:Doctor",
-}
-"""{command: module:class}, in the order of help."""
+}  # {command: module:class}, in the order of help
 
 START = """\
 vrnet {version}: find the motion between two images of the heart, or through a
@@ -61,8 +60,7 @@ whole cine; in 2D and 3D, on your own files.
 
 All commands: vrnet --help          One of them: vrnet register --help
 In Python:    import vrnet; help(vrnet)
-Documentation: README.md and docs/ of the source; `make docs` makes a site."""
-"""What `vrnet` alone prints."""
+Documentation: README.md and docs/ of the source; `make docs` makes a site."""  # what `vrnet` alone prints
 
 MIN_COLUMNS, MAX_COLUMNS = 40, 100
 """Columns of the terminal: in fewer than any word has, tyro would never end; longer lines are hard to read."""

@@ -13,10 +13,6 @@ from vrnet.app.console import print_line, screen
 if TYPE_CHECKING:
     from vrnet.methods.method import Method
 
-SCALINGS = {
-    "jointly": "1st to 99th percentile of both together to [0, 1]",
-    "each": "1st to 99th percentile of each alone to [0, 1]",
-}
 WITH_WEIGHTS = "with --weights FILE"
 
 
@@ -57,10 +53,11 @@ class Methods:
         named = {str(method.resolve(d, None, images)) for d in method.dimensions for images in get_args(Task)}
         if others := named - {str(method)}:
             return print_line(f"What these are: {', '.join(f'`vrnet methods {other}`' for other in sorted(others))}.")
+        scaled = {"jointly": "both together", "each": "each alone"}[method.scaling]
         print_table(
             [
                 ("images", " and ".join(f"{d}D" for d in method.dimensions)),
-                ("intensities", SCALINGS[method.scaling]),
+                ("intensities", f"1st to 99th percentile of {scaled} to [0, 1]"),
                 ("masks", method.masks),
                 ("devices", ", ".join(method.devices)),
                 *(method.details.items() if method.weights else ()),

@@ -13,7 +13,7 @@ import numpy as np
 
 from vrnet.data.labels import KNOWN
 from vrnet.errors import BadInput, Stage, as_options, warn_of_input
-from vrnet.evaluation.pair import name_of, target_registration_error, unmatched_brightness
+from vrnet.evaluation.pair import name_of, target_registration_error
 from vrnet.files import check_not_input, check_set, exists, read_json, replace_set, write_json
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, segment_count
@@ -53,16 +53,9 @@ def phantom_pair(patient: Phantom) -> ImagePair:
 
 
 def register_files(
-    stage: Stage,
-    pair: ImagePair,
-    method: Method,
-    folder: Path,
-    options: RegistrationOptions = DEFAULTS,
-    *,
-    report: bool = False,
-    images: bool = False,
-    inputs: Sequence[Path | None] = (),
-) -> tuple[PairResult, dict[str, Any], list[Path]]:
+    stage: Stage, pair: ImagePair, method: Method, folder: Path, options: RegistrationOptions = DEFAULTS, *,
+    report: bool = False, images: bool = False, inputs: Sequence[Path | None] = (),
+) -> tuple[PairResult, dict[str, Any], list[Path]]:  # fmt: skip
     """Register a pair and write the results in a folder: the result, what metrics.json holds, and which files.
 
     With `images` those of the pair are among the files, each under its name. `inputs` are read, and never written."""
@@ -154,8 +147,9 @@ class PairRecord:
         affine, told = None, []
         if self.affine is not None:
             start = Affine.from_sitk(read_itk(path.with_name(AFFINE))).checked(len(pair.fixed.grid.shape))
-            kind = "rigid" if self.affine.get("kind") == "rigid" else "affine"
-            affine, told = replace(start.about(pair.fixed.grid.centre), kind=kind), [f"after the start in {AFFINE}"]
+            start = start.about(pair.fixed.grid.centre)
+            affine = replace(start, kind="rigid") if self.affine.get("kind") == "rigid" else start
+            told = [f"after the start in {AFFINE}"]
         result = PairResult(
             **vars(pair), transform=transform, warped=transform.apply(pair.moving, pair.fixed.grid), method=name,
             affine=affine, remap=self.brightness, options=self.options, channels=self.channels,
@@ -204,10 +198,4 @@ def notes_on(result: PairResult, command: str = "register") -> list[str]:
         notes.append(LABELS_MATCHED)
     if result.are_names_told_by_files:
         notes.append(f"Structures are {result.naming}. (--label-names says otherwise.)")
-    if (remap := unmatched_brightness(result)) is not None:
-        notes.append(
-            f"{unequal} {moving} would be as bright as {fixed} with its intensities as {remap}. Nothing says that the "
-            "transform was found so, and differences are measured as the images are: they show brightness, not motion "
-            "alone."
-        )
     return notes

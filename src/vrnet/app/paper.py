@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
-from rich.text import Text
 
 from vrnet.app import arguments as args
 from vrnet.app.arguments import changed_fields, refuse_options
-from vrnet.app.console import numbers_table, print_line, screen, stage_progress
+from vrnet.app.console import print_line, stage_progress
 from vrnet.errors import BadInput, Stage, check_range, did_you_mean
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from vrnet.paper.tables import Table
 
 FIGURE_DATA = "acdc"
-MAIN_COLUMNS = ("Dice Avg", "HD Avg", "J<0 %", "Δ Dice")
-"""How the names of the columns begin that the terminal shows of a table with more than seven."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +30,7 @@ class Paper:
 
     What is missing is trained and measured first, and kept in DIR: one folder per method, with one row per subject. The
     same command continues a stopped one. Without --root, the tables ukbb and cmr3d are made on phantoms. Writes
-    DIR/tables, as Markdown, CSV and LaTeX, and DIR/figures, with their numbers.
+    DIR/tables, as Markdown and CSV, and DIR/figures, with their numbers.
 
     claims needs no NAME: it compares what is measured with each claim of the paper, with 95 % intervals, in
     DIR/claims.csv, and in DIR/comparisons.csv the methods with each other.
@@ -84,14 +81,7 @@ class Paper:
             print_line("Stopped. What is done stays done: the same command goes on from there.")
             raise
         if table:
-            brief = table if len(table.printed) < 8 else table.brief(MAIN_COLUMNS)
-            head, *rows = brief.lines(Text, lambda words: Text(words, style="bold"))
-            shown = numbers_table(table.title, *head[1:], first=head[0])
-            shown.columns[0].no_wrap = True
-            for row in rows:
-                shown.add_row(*row)
-            screen.print(shown)
-            print_line(*table.notes)
+            print_line(*table.markdown().splitlines())
         print_line(f"Wrote {', '.join(path.name for path in written)} in {written[0].parent}.")
 
     @property

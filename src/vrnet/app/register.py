@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from vrnet.app import arguments as args
-from vrnet.app.console import exit_if, print_result, stage_progress
+from vrnet.app.console import print_result, stage_progress
 from vrnet.errors import BadInput
 from vrnet.vocabulary import RegistrationOptions
 
@@ -59,7 +59,6 @@ class Register:
             )
         files_written = ", ".join(path.name for path in written)
         print_result(metrics, notes_on(result), f"Wrote {files_written} in {self.out}.")
-        exit_if(metrics["verdict"]["level"] == "failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +91,6 @@ class Demo:
             f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.",
             f"Look at {self.out / 'report.html'}; the transform and the images are beside it.",
         )
-        exit_if(metrics["verdict"]["level"] == "failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,4 +158,3 @@ class Report:
                     write_report(staged / REPORT, result, metrics)
                     write_overview(staged / OVERVIEW, result)
         print_result(metrics, notes_on(result, "report"), f"Wrote {', '.join(map(str, written))}.")
-        exit_if(metrics["verdict"]["level"] == "failed")

@@ -17,9 +17,9 @@ from vrnet.app.track import SUMMARY as TRACKING
 from vrnet.app.track import Source, write_results
 from vrnet.cardiac.cine import track
 from vrnet.cardiac.labels import heart_of
+from vrnet.cohort import results as outcome
 from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, check_kept, make_plan
 from vrnet.cohort.run import Tally, Task, check_jobs, open_executor, run_tasks
-from vrnet.cohort.summary import SUMMARY, TABLE, collect_rows, summarise_rows
 from vrnet.cohort.table import CINES, CohortTable, Subject, check_files, find_missing, read_table
 from vrnet.data.labels import names_told_by_files, read_label_names
 from vrnet.devices import CPU, find_device, use_threads
@@ -245,7 +245,7 @@ def do(asked: Cohort, plan: Plan, task: Task) -> Tally:
 
 def planned_tables(recipe: Recipe) -> tuple[str, ...]:
     """The names of the files that are written of all subjects together."""
-    return (TABLE, SUMMARY, INDEX, *((DESCRIPTION, IGNORE) if recipe["bids"] else ()))
+    return (outcome.TABLE, outcome.SUMMARY, INDEX, *((DESCRIPTION, IGNORE) if recipe["bids"] else ()))
 
 
 def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tuple[dict[str, Any], list[Row]]:
@@ -255,17 +255,17 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tu
     page, picture, numbers = (NAMES[name] if recipe["bids"] else name for name in names)
     shown = ("the reference", "the frame farthest from it") if is_tracked else ("fixed", "moving")
     links = Links(folder.results, page, picture, *shown, numbers)
-    columns, carried, rows, results = collect_rows(folder, table, recipe, page)
+    columns, carried, rows, results = outcome.collect_rows(folder, table, recipe, page)
     for name, new in zip(table.carried, carried, strict=True):
         if new != name:
             print_line(f"The column {name} of the list is {new} in cohort.csv, which has a column {name} of its own.")
-    summary = summarise_rows(rows, recipe)
+    summary = outcome.summarise_rows(rows, recipe)
     # What ran, as people know it: `default` may come to several methods, of which the most frequent comes first.
     counts = Counter(row["method"] for row in rows if row.get("method"))
     method = ", ".join(method_title(name, None) for name, _ in counts.most_common())
     with replace_set(folder.path, planned_tables(recipe)) as staged:
-        write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
-        write_json(summary, staged / SUMMARY)
+        write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / outcome.TABLE)
+        write_json(summary, staged / outcome.SUMMARY)
         label_names = recipe["label_names"]
         data = index_data(columns, rows, carried, links, label_names, results)
         write_index(staged / INDEX, data, summary, method)

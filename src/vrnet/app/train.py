@@ -135,8 +135,9 @@ class Train:
                 watch=watch,
             )  # fmt: skip
         if not result.is_finished:
-            done = f"{result.step} of {training.steps} steps"
-            print_line(f"Stopped after {done}. Go on with the same command and --resume.")
+            print_line(
+                f"Stopped after {result.step} of {training.steps} steps. Go on with the same command and --resume."
+            )
             sys.exit(130 if is_first else 0)  # Lightning kills all processes when one that it started fails
         if is_first:  # how the best model scores, beside no registration and the model that it began with
             loss = loss_of(method, training, train.structures.values())

@@ -158,12 +158,9 @@ Executor = Callable[[Task, Sequence[Subject], bool, Tally], Iterator[Outcome]]
 
 
 def run_tasks(
-    task: Task,
-    subjects: Sequence[Subject],
-    executor: Executor,
-    show: Callable[[Tally], None] = lambda tally: None,
-    tally: Tally | None = None,
-) -> Tally:
+    task: Task, subjects: Sequence[Subject], executor: Executor,
+    show: Callable[[Tally], None] = lambda tally: None, tally: Tally | None = None,
+) -> Tally:  # fmt: skip
     """Do the subjects; those last that another process is at, or was killed during. The tally is kept up to date."""
     tally = tally or Tally(len(subjects))
     show(tally)
@@ -211,10 +208,11 @@ def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) ->
         logging.disable(logging.CRITICAL)  # Dask tells of every connection that ends; the run tells what matters
         if scheduler is None:
             stack.enter_context(dask.config.set(SETTINGS))
-            size = {"n_workers": jobs, "threads_per_worker": 1, "memory_limit": 0}
-            quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
             try:
-                cluster = stack.enter_context(distributed.LocalCluster(**size, **quiet))
+                cluster = stack.enter_context(distributed.LocalCluster(
+                    n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=":0",
+                    silence_logs=logging.CRITICAL,
+                ))  # fmt: skip
             except RuntimeError as error:
                 raise BadInput(f"{jobs} processes cannot be started here: choose fewer jobs, or start again") from error
             client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
@@ -312,15 +310,7 @@ def unpack_and_run() -> Callable[[bytes], Outcome]:
 
 def do_on_worker(task: Task, subject: Subject, is_last: bool) -> Outcome:
     """Do a subject; UnfitMachine if this process has another vrnet than the one that asks."""
-    from distributed import get_worker
-
     asked, own = ((task.recipe.get("vrnet", __version__), task.recipe.get("commit")), (__version__, commit()))
     if asked[0] != own[0] or (asked[1] is not None and not may_be_same_commit(asked[1], own[1])):
         raise UnfitMachine(f"{platform.node()} has vrnet {own[0]}, commit {own[1]}, not {asked[0]}, {asked[1]}")
-    worker = str(get_worker().name)
-    if worker.isdigit() and "CUDA_VISIBLE_DEVICES" not in os.environ:  # several GPUs are given out in turn
-        import torch
-
-        if (gpus := torch.cuda.device_count()) > 1:
-            torch.cuda.set_device(int(worker) % gpus)
     return task(subject, is_last)

@@ -19,8 +19,6 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.provenance import provenance, versions
 from vrnet.registration.images import mirror_field
-from vrnet.registration.intensity import Remap, find_remap
-from vrnet.registration.masks import PairMasks
 from vrnet.registration.pair import PairResult
 
 Values = Real[ndarray, "*s"]
@@ -76,17 +74,6 @@ def run_measures(result: PairResult) -> dict[str, Any]:
     found |= {"options": result.options.as_json(), "slice_by_slice": result.slice_axis is not None}
     found |= {"repair": None if result.repair is None else asdict(result.repair), **seen}
     return found | {"provenance": provenance(torch.device(result.device or "cpu"))}
-
-
-def unmatched_brightness(result: PairResult) -> Remap | None:
-    """For a transform from a file: what would make the warped image as bright as fixed at the voxels that both have;
-    None where they are so, or were compared so, or were to be compared as they are."""
-    if not result.is_from_file or result.is_matched or result.options.brightness == "keep":
-        return None
-    seen = result.has_values[1]
-    mask = None if seen.all() else torch.from_numpy(seen)
-    fixed, warped = torch.from_numpy(result.fixed.array.astype(np.float32)), torch.from_numpy(result.matched_warped)
-    return find_remap(fixed, warped, PairMasks(mask, mask))
 
 
 def name_of(image: Image | None) -> str | None:

@@ -17,8 +17,7 @@ import numpy as np
 from vrnet.files import Row, exists, read_rows, write_bytes, write_rows
 from vrnet.paper.results import read_runs
 from vrnet.paper.specs import DECIMALS, LISTS, published_values
-from vrnet.paper.statistics import MARGINS, Estimate, estimate_mean, holm, p_value, units_of
-from vrnet.paper.tables import DEVICES, read_times, signed
+from vrnet.paper.tables import DEVICES, MARGINS, Estimate, estimate_mean, holm, p_value, read_times, signed, units_of
 
 UNITS = {"dice": "", "hd": " mm", "folding": " %"}
 LEVEL = 0.05
@@ -84,8 +83,7 @@ class Claim:
     measure: str
     ours: Names
     others: Names
-    published: str
-    """The table in published/ that has these methods; or words, where there is no number."""
+    published: str  # the table in published/ that has these methods; or words, where there is no number
     page: str = "tables/acdc_cycles.md"
     test: Literal["better", "equal", "value"] = "better"
     data: str = "acdc"
@@ -107,7 +105,7 @@ class Claim:
 
 
 CLAIMS = [
-    Claim(**row | {"ours": tuple(row["ours"].split()), "others": tuple(row["others"].split())})
+    Claim(**row | {"ours": tuple(row["ours"].split()), "others": tuple(row["others"].split())})  # type: ignore[arg-type]
     for row in read_rows(LISTS / "claims.csv", "one row per claim")
 ]
 PUBLISHED_OF = {"initialisation_ukbb": ", UK Biobank", "cmr3d": ", 3D CMR"}
@@ -119,14 +117,12 @@ OTHERS = (
     ("Figures 1, 2: architecture", "figures", "not drawn", "rows lack", "notes/pictures.md"),
     ("Figure 4: hearts compared", "figure", "a phantom", "partly", "figures/visual_phantom.csv"),
     ("Figure 5: box plots", "figure", "ACDC in 2D", "partly", "figures/boxplots.csv"),
-)
-"""What no number of ours answers: claim, published, ours, verdict, source."""
+)  # what no number of ours answers: claim, published, ours, verdict, source
 FASTER, AS_FAST = 1.0, 1.1
 TIMES = (("faster than TV-L1", "cpu", "TV-L1", FASTER), ("as fast as 7xRC-Net", "cpu", "7xRC-Net", AS_FAST),
          ("as fast as 7xRC-Net", "cuda", "7xRC-Net", AS_FAST))  # fmt: skip
 """Seconds of R-L2-6x1 over those of another method, on a device: claim, device, the other, at most."""
-DENOISED = 0.5
-"""A layer denoises if the slope of a noisy field falls below this part of it."""
+DENOISED = 0.5  # a layer denoises if the slope of a noisy field falls below this part of it
 START, END = "<!-- written by vrnet paper claims -->\n", "<!-- until here -->"
 
 

@@ -38,8 +38,7 @@ CASCADE_LINES = {
     "RC-Net": {1: "VoxelMorph"} | {int(name[0]): name for name in RC_NETS},
     **{kind: {n: f"{kind}-{steps}" for steps, n in STEPS.items()} for kind in ("R-L1", "R-L2")},
     "C-L2": {3: "C-L2-3x1", 6: "C-L2-6x1"},
-}
-"""{label of a line: {number of cascades: method}}"""
+}  # {label of a line: {number of cascades: method}}
 
 
 def draw_parameterisations(study: Study) -> "tuple[Figure, list[Row]]":

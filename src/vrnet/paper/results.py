@@ -10,7 +10,7 @@ subjects there are to train on.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, lru_cache
@@ -49,8 +49,7 @@ class Entry:
 
     method: Method
     training: Training | None = None
-    subjects: int | None = None
-    """How many of the subjects of the split it is trained on; all, if not given."""
+    subjects: int | None = None  # how many of the subjects of the split it is trained on; all, if not given
     is_averaged: bool = False
     """Whether it is averaged over flips and quarter turns in use; its training is that of the entry which is not."""
 
@@ -248,8 +247,7 @@ class Study:
     stage: Stage
     say: Say
     device: str = "auto"
-    jobs: int = 1
-    """How many subjects are measured at the same time."""
+    jobs: int = 1  # how many subjects are measured at the same time
 
     @property
     def data(self) -> str:
@@ -301,11 +299,6 @@ class Study:
         for entry in self.train(missing):
             self._measure(entry)
 
-    def methods(self, entries: Sequence[Entry]) -> list[Method]:
-        """The methods, ready to register; learned ones are trained if their weights are not there."""
-        list(self.train(entries))
-        return [self._choose(entry).load() for entry in entries]
-
     def train(self, entries: Sequence[Entry]) -> Iterator[Entry]:
         """Train the learned ones of the entries that have no weights; give each as soon as it is trained."""
         from vrnet.training.fit import fit
@@ -313,11 +306,6 @@ class Study:
         for entry in entries:
             self.results.check_settings(entry)
         untrained = self._untrained(entries)
-        if lost := [entry.folder_name for entry in untrained if self.results.has(entry)]:
-            self.say(
-                f"Measured, but without the weights ({RUN}/{WEIGHTS}) that are needed now: {', '.join(lost)}. They are "
-                "trained again; what was measured stays."
-            )
         done = 0
         for entry in (entry for entry in entries if entry.training is not None):
             plain = replace(entry, is_averaged=False)
@@ -340,7 +328,7 @@ class Study:
         learned = dict.fromkeys(replace(entry, is_averaged=False) for entry in entries if entry.training is not None)
         return [entry for entry in learned if not self.results.is_trained(entry)]
 
-    def _choose(self, entry: Entry) -> MethodSpec:
+    def choose(self, entry: Entry) -> MethodSpec:
         """The method by its name, or by the weights of its training."""
         if entry.training is None:
             return parse_method(str(entry.method), average=entry.is_averaged).pin()
@@ -349,7 +337,7 @@ class Study:
     def _measure(self, entry: Entry) -> None:
         """Measure the method on every test subject, and write what the numbers depend on last: then it is measured."""
         folder, device = self.results.folder(entry), "cpu" if entry.training is None else self.device
-        choice = self._choose(entry)
+        choice = self.choose(entry)
         summary = evaluate_split(self.stage, choice, self.test, folder, device, jobs=self.jobs, say=self.say)
         if "failed" in summary:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["failed"].items())
@@ -382,13 +370,13 @@ class Study:
 def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -> dict[str, float]:
     """{method: the α of highest Dice on validation}, of those that are trained and have no α of their own."""
     results = deciding(study.results)
-    budget, scores = results.budget.name, read_scores(results)
     tried = {
         name: [results.entry(without_average(name), alpha=alpha) for alpha in alphas]
         for name in names
         if has_choice(results.entry(name))
     }
-    missing = dict.fromkeys(e for group in tried.values() for e in group if (budget, e.folder_name) not in scores)
+    known = own_scores(results)
+    missing = dict.fromkeys(e for group in tried.values() for e in group if e.folder_name not in known)
     if missing:
         waiting = ", ".join(entry.folder_name for entry in missing)
         study.say(f"α is chosen by training on {study.data}; not trained yet: {waiting}.")
@@ -396,11 +384,12 @@ def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -
         best = best_row(results.validations(entry))
         if "val_dice" not in best:
             raise BadInput(f"the validation subjects of {results.data} have no labels, by which α could be chosen")
-        row: Row = {"protocol": budget, "entry": entry.folder_name, "method": str(entry.method)}
+        row: Row = {"protocol": results.budget.name, "entry": entry.folder_name, "method": str(entry.method)}
         row |= {"alpha": cast(Training, entry.training).alpha, "val_dice": round(best["val_dice"], 5)}
-        scores = read_scores(results) | {(budget, entry.folder_name): row}  # others may have written meanwhile
+        scores = read_scores(results) | {(row["protocol"], row["entry"]): row}  # others may have written meanwhile
         write_rows([scores[key] for key in sorted(scores)], results.out / results.data / SCORES)
-    return {name: best_alpha(scores[budget, entry.folder_name] for entry in group) for name, group in tried.items()}
+    known = own_scores(results)
+    return {name: best_alpha([known[entry.folder_name] for entry in group]) for name, group in tried.items()}
 
 
 def deciding(results: Results) -> Results:
@@ -413,30 +402,32 @@ def has_choice(entry: Entry) -> bool:
     return entry.training is not None and cast(Trainable, entry.method).loss.alpha is None
 
 
-def best_alpha(scores: Iterable[Row]) -> float:
+def best_alpha(scores: Sequence[Row]) -> float:
     """The α of highest Dice; the smallest where several have it."""
     return min(scores, key=lambda score: (-score["val_dice"], score["alpha"]))["alpha"]
+
+
+def best_alphas(results: Results) -> dict[str, float]:
+    """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
+    scores = [*own_scores(deciding(results)).values()]
+    return {
+        name: best_alpha([one for one in scores if one["method"] == name]) for name in {s["method"] for s in scores}
+    }
 
 
 def tried_by_all(results: Results, names: Sequence[str]) -> tuple[float, ...]:
     """The α, rising, that scores are kept of for each method that has a choice; none where they leave no choice."""
     results = deciding(results)
-    scores = {score["entry"]: score["alpha"] for score in own_scores(results)}
+    scores = own_scores(results)
     choosing = [without_average(name) for name in names if has_choice(results.entry(name))]
     is_tried = lambda alpha: all(results.entry(name, alpha=alpha).folder_name in scores for name in choosing)  # noqa: E731
-    found = tuple(filter(is_tried, sorted(set(scores.values()))))
+    found = tuple(filter(is_tried, sorted({score["alpha"] for score in scores.values()})))
     return found if choosing and len(found) > 1 else ()
 
 
-def best_alphas(results: Results) -> dict[str, float]:
-    """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
-    scores = own_scores(deciding(results))
-    return {score["method"]: score["alpha"] for score in sorted(scores, key=lambda s: (s["val_dice"], -s["alpha"]))}
-
-
-def own_scores(results: Results) -> list[Row]:
-    """The rows of alphas.csv that are of this budget."""
-    return [score for score in read_scores(results).values() if score["protocol"] == results.budget.name]
+def own_scores(results: Results) -> dict[str, Row]:
+    """{folder name of an entry: its row of alphas.csv}, of this budget."""
+    return {entry: row for (protocol, entry), row in read_scores(results).items() if protocol == results.budget.name}
 
 
 def read_scores(results: Results) -> dict[tuple[str, str], Row]:

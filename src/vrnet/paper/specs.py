@@ -27,15 +27,11 @@ class TableSpec:
     title: str
     data: str
     methods: tuple[str, ...]
-    fallback: str | None = None
-    """Phantoms that stand for the data set where a reader does not have it."""
-    measures: tuple[str, ...] | None = None
-    """Everything that is measured, if not given."""
-    reference: str = ""
-    """The row that the others are compared with: the paper's, or ours; never chosen by its result."""
+    fallback: str | None = None  # phantoms that stand for the data set where a reader does not have it
+    measures: tuple[str, ...] | None = None  # everything that is measured, if not given
+    reference: str = ""  # the row that the others are compared with: the paper's, or ours; never chosen by its result
     has_times: bool = False
-    also_published: str | None = None
-    """Another data set whose published numbers are shown too."""
+    also_published: str | None = None  # another data set whose published numbers are shown too
 
 
 def read_tables() -> dict[str, TableSpec]:
@@ -120,8 +116,7 @@ class Budget:
     """By data set, what training subjects are prepared for, if not for training."""
     data_sets: Mapping[str, str] = field(default_factory=dict)
     """By data set, the one that is read in its place: the same subjects, measured alike, with more to train on."""
-    beside: "tuple[str, Budget] | None" = None
-    """A budget whose results tables show, too, and what they call it."""
+    beside: "tuple[str, Budget] | None" = None  # a budget whose results tables show, too, and what they call it
     alphas_of: "Budget | None" = None
     """The budget whose trainings decide on α of each method, where a table chooses it; its own, if not given."""
 

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
+from numpy import ndarray
 
 from vrnet.errors import BadInput, counted, shape_text, warn_of_input
 from vrnet.files import Row, columns_of, csv_text, exists, read_rows, write_bytes
@@ -16,18 +18,12 @@ from vrnet.methods.names import without_average
 from vrnet.paper import specs
 from vrnet.paper.results import Entry, Results, Study, choose_alphas, file_name, has_choice, tried_by_all
 from vrnet.paper.specs import BUDGETS, TIMED_PHANTOMS, Budget, TableSpec, Value, published_values
-from vrnet.paper.statistics import MARGINS, estimate_mean, holm, p_value, units_of
 
-# A table as it is printed: in Markdown, LaTeX and CSV.
+# A table as it is printed, in Markdown, and as CSV.
 
 Cell = str | Value | None
-T = TypeVar("T")
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 ROW_LABELS = {"identity": "unregistered"}
-LATEX = {
-    "|∇J|": r"$|\nabla J|$", "Θ1": r"$\Theta^1$", "α": r"$\alpha$", "Δ": r"$\Delta$", "<": "$<$", "|": "$|$", "–": "--",
-    "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,10 +32,8 @@ class Column:
 
     title: str
     cells: Mapping[str, Cell]
-    best: str | None = None
-    """The method whose cell is bold."""
-    is_csv_only: bool = False
-    """Whether it is in the CSV file alone: a page has no room for it."""
+    best: str | None = None  # the method whose cell is bold
+    is_csv_only: bool = False  # whether it is in the CSV file alone: a page has no room for it
 
 
 @dataclass(frozen=True)
@@ -51,47 +45,24 @@ class Table:
     columns: Sequence[Column]
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def printed(self) -> list[Column]:
-        return [column for column in self.columns if not column.is_csv_only]
-
-    def lines(self, plain: Callable[[str], T], bold: Callable[[str], T]) -> list[list[T]]:
-        """The printed cells, line by line with the header first, each formatted by `plain` or, if best, by `bold`."""
-        lines = [[plain("method"), *(plain(column.title) for column in self.printed)]]
+    def lines(self) -> list[list[str]]:
+        """The cells that are printed, line by line with the header first."""
+        printed = [column for column in self.columns if not column.is_csv_only]
+        lines = [["method", *(column.title for column in printed)]]
         for method in self.methods:
-            line = [plain(ROW_LABELS.get(method, method))]
-            for column in self.printed:
-                cell, style = column.cells.get(method), bold if method == column.best else plain
-                line.append(style("–" if cell is None else str(cell)))
-            lines.append(line)
+            cells = ("–" if cell is None else str(cell) for cell in (column.cells.get(method) for column in printed))
+            bold = (
+                f"**{cell}**" if method == column.best else cell for cell, column in zip(cells, printed, strict=True)
+            )
+            lines.append([ROW_LABELS.get(method, method), *bold])
         return lines
 
-    def brief(self, beginnings: tuple[str, ...]) -> "Table":
-        """The columns whose titles begin so, with means alone."""
-        columns = [
-            replace(column, cells={
-                name: replace(cell, std=None) if isinstance(cell, Value) else cell
-                for name, cell in column.cells.items()
-            })
-            for column in self.printed
-            if column.title.startswith(beginnings)
-        ]  # fmt: skip
-        return replace(self, columns=columns)
-
     def markdown(self) -> str:
-        """Title, table and notes in Markdown."""
-        lines = self.lines(str, lambda text: f"**{text}**")
-        lines.insert(1, ["---"] + ["---:"] * len(self.printed))
+        """Title, table and notes."""
+        head, *rows = self.lines()
+        lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
         table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
         return f"**{self.title}**\n\n{table}\n\n" + "".join(f"{note}\n" for note in self.notes)
-
-    def latex(self) -> str:
-        """A tabular for LaTeX, with no package but the basic ones; title and notes are comments."""
-        lines = self.lines(escape_latex, lambda text: rf"\textbf{{{escape_latex(text)}}}")
-        head, *rows = (" & ".join(line) + r" \\" for line in lines)
-        comments = "".join(f"% {note}\n" for note in [self.title, *self.notes])
-        body = "\n".join([r"\hline", rf"{head} \hline", *rows, r"\hline"])
-        return comments + f"\\begin{{tabular}}{{l{'r' * len(self.printed)}}}\n{body}\n\\end{{tabular}}\n"
 
     def comma_separated(self) -> str:
         """All columns as CSV, to six digits; standard deviations have columns of their own."""
@@ -105,15 +76,84 @@ class Table:
         return csv_text(zip(*columns, strict=True))
 
     def write(self, folder: Path, name: str) -> list[Path]:
-        """Write NAME.md, NAME.csv and NAME.tex."""
-        texts = {".md": self.markdown(), ".csv": self.comma_separated(), ".tex": self.latex()}
+        """Write NAME.md and NAME.csv."""
+        texts = {".md": self.markdown(), ".csv": self.comma_separated()}
         for suffix, text in texts.items():
             write_bytes(text.encode(), folder / f"{name}{suffix}")
         return [folder / f"{name}{suffix}" for suffix in texts]
 
 
-def escape_latex(text: str) -> str:
-    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found[0]], text)
+# Whether methods differ on the same subjects, and by how much: intervals, equivalence, p-values.
+
+K = TypeVar("K")
+DRAWS = 10_000
+MARGINS = {"dice": 0.005, "hd": 0.3}
+"""By the first word of a measure: methods are equivalent if they differ by less, in Dice or in mm."""
+
+
+class Estimate(NamedTuple):
+    """A mean over subjects, or the mean of a paired difference."""
+
+    mean: float
+    low: float  # the 95 % interval begins here, and ends at `high`
+    high: float
+    inner_low: float  # the 90 % interval begins here, and ends at `inner_high`
+    inner_high: float
+
+    def is_within(self, margin: float) -> bool:
+        """Whether two one-sided tests at 5 % find less than the margin, on both sides."""
+        return -margin < self.inner_low and self.inner_high < margin
+
+
+Units = tuple[tuple[str, ...], ...]  # the people that each row depends on
+
+
+def units_of(data: str, subjects: Sequence[str]) -> Units:
+    """Patients whose images are the same are one; each hippocampus is registered with the next one."""
+    if data == "hippocampus":
+        return tuple(zip(subjects, [*subjects[1:], subjects[0]], strict=True))
+    same = specs.REPEATED_SUBJECTS.get(data, {})
+    return tuple((same.get(subject, subject),) for subject in subjects)
+
+
+@lru_cache(maxsize=8)
+def draw_weights(units: Units) -> ndarray:
+    """(draws, rows): people are drawn with replacement, and a row of two counts as the product of how often each was
+    drawn, which makes intervals somewhat too wide, never too narrow."""
+    people = sorted({person for unit in units for person in unit})
+    counts = np.random.default_rng(0).multinomial(len(people), np.full(len(people), 1 / len(people)), size=DRAWS)
+    weights = np.ones((DRAWS, len(units)))
+    for place in zip(*units, strict=True):
+        weights *= counts[:, [people.index(person) for person in place]]
+    return weights[weights.sum(1) > 0]
+
+
+def estimate_mean(x: ndarray, units: Units) -> Estimate:
+    """The mean over rows, with intervals of the percentile bootstrap over people; NaN counts as no row."""
+    present = ~np.isnan(x)
+    weights = draw_weights(tuple(unit for unit, is_there in zip(units, present, strict=True) if is_there))
+    means = (weights @ x[present]) / weights.sum(1)
+    low, inner_low, inner_high, high = np.quantile(means, (0.025, 0.05, 0.95, 0.975)).tolist()
+    return Estimate(float(x[present].mean()), low, high, inner_low, inner_high)
+
+
+def p_value(x: ndarray, units: Units) -> float:
+    """Wilcoxon's two-sided signed-rank test of paired differences, one row per unit; 1 where all are zero. Rounded, so
+    that what differs in the last digit of a float is a tie."""
+    from scipy.stats import wilcoxon
+
+    first = [units.index(unit) == k for k, unit in enumerate(units)]
+    x = np.round(x[first], 9)
+    x = x[(x != 0) & ~np.isnan(x)]
+    return float(wilcoxon(x).pvalue) if len(x) else 1.0
+
+
+def holm(p: Mapping[K, float]) -> dict[K, float]:
+    """Holm's correction of several p: the k-th smallest of n times n - k + 1, and none below one before it."""
+    ranked = sorted(p, key=lambda name: p[name])
+    scaled = np.array([p[name] * (len(ranked) - k) for k, name in enumerate(ranked)])
+    corrected = dict(zip(ranked, np.maximum.accumulate(scaled).clip(max=1.0).tolist(), strict=True))
+    return {name: corrected[name] for name in p}
 
 
 # The columns of a table: measures, their significance, and what was published.
@@ -182,8 +222,7 @@ def signed(x: float, decimals: int) -> str:
 
 # A table of results: one row per method, the mean over its seeds.
 
-Entries = dict[str, list[Entry]]
-"""{row of the table: one entry per seed}"""
+Entries = dict[str, list[Entry]]  # {row of the table: one entry per seed}
 
 
 def build_table(

@@ -1,38 +1,22 @@
 """The page of a cohort: one file that opens from disk, with the table of all subjects inside it."""
 
+import json
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from math import floor, isfinite, log10
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from vrnet.cohort.summary import Result
+from vrnet.cohort.results import Result
 from vrnet.data.labels import label_text
 from vrnet.files import Row, write_bytes
 from vrnet.report.drawing import render_template
 from vrnet.verdict.rules import WORDS
 
-HEADINGS = {  # what columns are called whose name alone does not say it; of NAME_before and NAME_after, the common part
-    "suspicion_by": "Farthest out in", "outlier": "Unlike the others in",
-    "ncc": "Correlation", "mae": "Mean difference", "dice": "Dice",
-    "hausdorff_mm": "Hausdorff distance (mm)", "surface_mm": "Surface distance (mm)",
-    "folding_percent": "Folded voxels (%)", "folding_strict_percent": "Folded voxels, strict count (%)",
-    "jacobian_gradient": "Roughness |∇J|",
-    "lv_ejection_fraction_percent": "LV ejection fraction (%)",
-    "rv_ejection_fraction_percent": "RV ejection fraction (%)",
-    "lv_largest_ml": "LV volume, largest (ml)", "lv_smallest_ml": "LV volume, smallest (ml)", "mass_g": "LV mass (g)",
-    "peak_green_circumferential_percent": "Peak circumferential strain (%)",
-    "peak_green_radial_percent": "Peak radial strain (%)",
-    "peak_green_circumferential_middle_percent": "Peak circumferential strain, mid-wall (%)",
-    "peak_green_radial_middle_percent": "Peak radial strain, mid-wall (%)",
-    "peak_endocardial_length_percent": "Peak change of length, endocardium (%)",
-    "peak_midwall_length_percent": "Peak change of length, mid-wall (%)",
-    "peak_epicardial_length_percent": "Peak change of length, epicardium (%)",
-    "peak_wall_thickness_percent": "Peak change of wall thickness (%)",
-    "closure_forward_mm": "Closure error, forward (mm)", "closure_backward_mm": "Closure error, backward (mm)",
-    "frames_repaired": "Frames with repaired folds", "seconds": "Time (s)",
-}  # fmt: skip
+HEADINGS = json.loads((files("vrnet.report") / "web" / "headings.json").read_text(encoding="utf-8"))
+"""What columns are called whose name alone does not say it; of NAME_before and NAME_after, the common part."""
 
 
 def heading(column: str, label_names: Mapping[str, str] = MappingProxyType({})) -> str:

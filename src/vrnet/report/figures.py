@@ -191,8 +191,8 @@ def pair_card(result: PairResult) -> str:
     """Fixed, moving, warped and motion in the main slice, with the verdict and the few numbers that say how good."""
     flat, size = main_cut(View.of(result)), " x ".join(map(str, result.grid.shape))
     rows = measures.headline(result.measures, result.unit, result.compares_structure)
-    longest = float(np.hypot(*flat.motion_mm).max()) or 1.0
-    motion = quantise(motion_colours(*flat.motion_mm, longest), 0.0, 1.0)
+    across, down = flat.motion_mm
+    motion = quantise(motion_colours(across, down, float(np.hypot(across, down).max()) or 1.0), 0.0, 1.0)
     return card(
         f"Registration by {result.method}, {size} voxels",
         {row.name: row.after if row.before == measures.NO_VALUE else f"{row.before} → {row.after}" for row in rows},

@@ -8,41 +8,42 @@ from typing import Any, NamedTuple
 from vrnet.data.labels import label_text
 from vrnet.verdict.rules import MANY_FOLDS_PERCENT, MAX_OPPOSITE_CORRELATION
 
-NAMES = {
-    "dice": "Dice",
-    "dice_mean_over_slices": "Dice, mean over slices",
-    "hausdorff_mm": "Hausdorff distance, contours (mm)",
-    "hausdorff95_mm": "Hausdorff distance, 95 % (mm)",
-    "surface_hausdorff_mm": "Hausdorff distance, surfaces (mm)",
-    "mean_surface_distance_mm": "Mean surface distance (mm)",
-    "end_point_error_mm": "Distance from the true motion (mm)",
-    "target_registration_error_mm": "Target registration error (mm)",
-    "mae": "Mean absolute difference",
-    "ncc": "Normalised cross-correlation",
-    "rotation_deg": "Affine start, rotation (°)",
-    "translation_mm": "Affine start, shift of the centre (mm)",
-    "scale": "Affine start, scale",
-    "folding_percent": "Folded, central differences (%)",
-    "folding_strict_percent": "Folded, strict count (%)",
-    "jacobian_gradient": "Mean |∇ det|",
+
+class Measure(NamedTuple):
+    """What a measure is called; whether more of it is better (1), or less (-1); where metrics.json has it, as
+    KEY_before and KEY_after, if not by itself."""
+
+    name: str
+    better: int = 0
+    group: str = ""
+
+
+MEASURES = {
+    "dice": Measure("Dice", 1),
+    "dice_mean_over_slices": Measure("Dice, mean over slices", 1),
+    "hausdorff_mm": Measure("Hausdorff distance, contours (mm)", -1),
+    "hausdorff95_mm": Measure("Hausdorff distance, 95 % (mm)", -1),
+    "surface_hausdorff_mm": Measure("Hausdorff distance, surfaces (mm)", -1),
+    "mean_surface_distance_mm": Measure("Mean surface distance (mm)", -1),
+    "end_point_error_mm": Measure("Distance from the true motion (mm)", -1, "known_motion"),
+    "target_registration_error_mm": Measure("Target registration error (mm)", -1),
+    "mae": Measure("Mean absolute difference", -1, "similarity"),
+    "ncc": Measure("Normalised cross-correlation", 1, "similarity"),
+    "rotation_deg": Measure("Affine start, rotation (°)", 0, "affine"),
+    "translation_mm": Measure("Affine start, shift of the centre (mm)", 0, "affine"),
+    "scale": Measure("Affine start, scale", 0, "affine"),
+    "folding_percent": Measure("Folded, central differences (%)"),
+    "folding_strict_percent": Measure("Folded, strict count (%)"),
+    "jacobian_gradient": Measure("Mean |∇ det|"),
 }
 HAUSDORFF_LEGEND = (
     "Hausdorff distances: how far apart the two outlines of a structure lie at most; mean over structures. "
     "Contours: outer outlines in each slice, mean over slices. Surfaces: all edges, in 3D where images are. "
     "95 %: of surfaces, without the farthest 5 %."
 )
-MORE_IS_BETTER = ("dice", "dice_mean_over_slices", "ncc")
-LESS_IS_BETTER = (
-    "hausdorff_mm", "hausdorff95_mm", "surface_hausdorff_mm", "mean_surface_distance_mm", "end_point_error_mm",
-    "target_registration_error_mm", "mae",
-)  # fmt: skip
 NO_VALUE = "–"
 FOLDED = ("folding_strict_percent", "folding_percent")
 WHOLE_VOLUME = "Dice, whole volume"  # what "dice" is called beside the mean over slices
-NO_MEASURES = (  # entries of metrics.json that are none
-    "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
-    "mask_paths", "label_names", "notes", "heart",
-)  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -57,25 +58,20 @@ class Row(NamedTuple):
 
 def number(value: Any) -> str:
     """A value to three digits, at most three after the point; a dash for what could not be measured."""
-    if not is_number(value) or not isfinite(value):
+    if not isinstance(value, Real) or isinstance(value, bool) or not isfinite(value):
         return NO_VALUE
-    size = abs(value)
+    size = abs(float(value))
     if 0 < size < 1e-3:
         return f"{value:.2g}"
-    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return f"{float(value):.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
 
 
 def title(key: str, metrics: Mapping[str, Any] | None = None, unit: str = "mm") -> str:
-    """The name of a measure, told from others of the same metrics; where NAMES lacks it, its key in words."""
+    """The name of a measure, told from others of the same metrics."""
     if key == "dice" and metrics and "dice_mean_over_slices" in metrics:
         return WHOLE_VOLUME
     where = where_compared(metrics) if key in ("mae", "ncc") and metrics else ""
-    words = key.replace("_mm", " (mm)").replace("_percent", " (%)").replace("_", " ")
-    return NAMES.get(key, words[:1].upper() + words[1:]).replace("(mm)", f"({unit})") + where
+    return MEASURES[key].name.replace("(mm)", f"({unit})") + where
 
 
 def where_compared(metrics: Mapping[str, Any]) -> str:
@@ -85,52 +81,41 @@ def where_compared(metrics: Mapping[str, Any]) -> str:
 
 
 def summary(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
-    """One row per measure, in the order of NAMES. The unit is that of lengths: voxels where no spacing is known."""
-    ranks = {key: rank for rank, key in enumerate(NAMES)}
+    """One row per measure. The unit is that of lengths: voxels where no spacing is known."""
     return [
         Row(title(key, metrics, unit), number(before), number(after), warn(key, before, after))
-        for key, (before, after) in sorted(values(metrics).items(), key=lambda item: ranks.get(item[0], len(ranks)))
+        for key, (before, after) in values(metrics).items()
     ]
 
 
 def values(metrics: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Each measure before and after, the mean over structures where it has them; None before for those of the field."""
     found: dict[str, tuple[Any, Any]] = {}
-    for key, value in metrics.items():
-        if key in NO_MEASURES:
-            continue
-        if is_number(value):
-            found[key] = None, value
-        elif is_before_after(value):
-            before, after = (
-                part.get("mean") if isinstance(part, Mapping) else part for part in (value["before"], value["after"])
-            )
+    for key, (_, _, group) in MEASURES.items():
+        part = metrics.get(group) or {} if group else metrics
+        value = part.get(f"{key}_after", part.get(key))
+        if isinstance(value, Mapping):
+            pair = [value["before"], value["after"]]
+            before, after = (one.get("mean") if isinstance(one, Mapping) else one for one in pair)
             found[key] = before, after
-        elif isinstance(value, Mapping):  # a group of numbers, some in pairs x_before and x_after
-            for name in value:
-                stem = name.removesuffix("_after")
-                has_after = name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value
-                if not has_after and not isinstance(value[name], str):
-                    found[stem] = value.get(f"{stem}_before"), value[name]
+        elif key in part or f"{key}_after" in part:
+            found[key] = part.get(f"{key}_before"), value
     return found
-
-
-def is_before_after(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() >= {"before", "after"}
 
 
 def by_structure(metrics: Mapping[str, Any]) -> dict[str, list[Row]]:
-    """{key: rows} of the measures that are taken of each structure, in the order of NAMES; a row per structure."""
-    names, found = metrics.get("label_names") or {}, {}
-    for key in (*NAMES, *(key for key in metrics if key not in NAMES)):
-        value = metrics.get(key, {})
-        if is_before_after(value) and all(isinstance(value[when], Mapping) for when in ("before", "after")):
-            pairs = {k: (value["before"].get(k), after) for k, after in value["after"].items() if k != "mean"}
-            found[key] = [
-                Row(label_text(k, names), number(before), number(after), warn(key, before, after), k)
-                for k, (before, after) in pairs.items()
-            ]
-    return found
+    """{key: rows} of the measures that are taken of each structure; a row per structure."""
+    names = metrics.get("label_names") or {}
+    return {
+        key: [
+            Row(label_text(k, names), number(before.get(k)), number(value), warn(key, before.get(k), value), k)
+            for k, value in after.items()
+            if k != "mean"
+        ]
+        for key in MEASURES
+        if isinstance(metrics.get(key), Mapping) and isinstance(after := metrics[key]["after"], Mapping)
+        for before in [metrics[key]["before"]]
+    }
 
 
 def headline(metrics: Mapping[str, Any], unit: str = "mm", compares_structure: bool = False) -> list[Row]:
@@ -144,22 +129,20 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm", compares_structure: b
         ("hausdorff_mm", "Mean Hausdorff, contours", f" {unit}"),
         *([] if is_contrast_opposite(metrics) else [(*likeness, "")]),
         ("end_point_error_mm", "From the true motion", f" {unit}"),
-        *((key, NAMES[key].removesuffix(" (%)"), " %") for key in FOLDED),
+        *((key, MEASURES[key].name.removesuffix(" (%)"), " %") for key in FOLDED),
         ("seconds", "Time", " s"),
     ]
     known = values(metrics) | {"seconds": (None, metrics.get("seconds"))}
     heart = metrics.get("heart", {})
     by, warning = ("network", "unsure") if heart.get("level") == "look" else (heart.get("source"), "")
-    fractions = [
-        Row(f"{name}, by {by}", NO_VALUE, told, warning) for name, told in heart_fractions(heart).items() if told
-    ]
     rows = [
         Row(name, number(before), number(after) + unit, warn(key, before, after))
         for key, name, unit in shown
         for before, after in [known.get(key, (None, None))]
         if number(after) != NO_VALUE
     ]
-    return rows + fractions
+    fractions = heart_fractions(heart).items()
+    return rows + [Row(f"{name}, by {by}", NO_VALUE, told, warning) for name, told in fractions if told]
 
 
 class HeartTable(NamedTuple):
@@ -209,8 +192,7 @@ def is_contrast_opposite(metrics: Mapping[str, Any]) -> bool:
 def warn(key: str, before: Any, after: Any) -> str:
     """What is wrong with a measure, in a word: worse, by what can be read off it, or many folds; nothing otherwise."""
     if key in FOLDED:
-        return "too many" if is_number(after) and after > MANY_FOLDS_PERCENT else ""
-    if key not in (*MORE_IS_BETTER, *LESS_IS_BETTER) or NO_VALUE in (number(before), number(after)):
+        return "too many" if number(after) != NO_VALUE and after > MANY_FOLDS_PERCENT else ""
+    if key not in MEASURES or NO_VALUE in (number(before), number(after)):
         return ""
-    gain = float(number(after)) - float(number(before))
-    return "worse" if (gain if key in MORE_IS_BETTER else -gain) < 0 else ""
+    return "worse" if MEASURES[key].better * (float(number(after)) - float(number(before))) < 0 else ""

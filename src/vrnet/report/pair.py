@@ -16,7 +16,7 @@ from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
 from vrnet.images.resample import place_labels
 from vrnet.registration.pair import PairResult
-from vrnet.report.drawing import Window, find_labels, grey_windows, label_colours
+from vrnet.report.drawing import find_labels, grey_windows, label_colours
 from vrnet.verdict.evidence import as_blocks
 
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
@@ -175,36 +175,22 @@ SLAB_SLICES = 16  # whose deformation is found at once
 FULL_COLOUR_PERCENTILE = 99.9  # of the lengths of the motion: a few outliers do not make all others pale
 
 
-@dataclass(frozen=True, eq=False)
 class PageSlices:
     """What is shown of a pair that is oriented for viewing: (w, h, n), across the picture, down it, and by slice."""
 
-    pair: View
+    def __init__(self, pair: View) -> None:
+        self.pair = pair
+        self.numbers = choose_slices(pair.depth)  # the slices that are shown, from 0
+        self.start = int(np.argmin(np.abs(np.array(self.numbers) - pair.main_slice())))  # the place of the first shown
+        self.factors = tuple(ceil(n / MAX_SIDE_PIXELS) for n in pair.fixed.shape[:2])  # voxels that make a pixel
+        self.images = {name: self.average(image) for name, image in pair.images.items()}
+        self.labels = {name: self.sample(labels) for name, labels in pair.label_maps.items()}
+        self.windows = grey_windows(self.images)
+        self.colours = label_colours(find_labels(self.labels.values()) if self.labels else [])
+        lengths = np.hypot(*(self.average(u) for u in pair.motion_mm))
+        self.rim_mm = float(np.percentile(lengths, FULL_COLOUR_PERCENTILE)) or 1.0  # the motion that has full colour
 
-    @cached_property
-    def numbers(self) -> list[int]:
-        """The slices that are shown, from 0."""
-        return choose_slices(self.pair.depth)
-
-    @cached_property
-    def start(self) -> int:
-        """The place among them of the one that is shown first."""
-        return int(np.argmin(np.abs(np.array(self.numbers) - self.pair.main_slice())))
-
-    @cached_property
-    def factors(self) -> tuple[int, ...]:
-        """How many voxels across and down make one shown pixel."""
-        return tuple(ceil(n / MAX_SIDE_PIXELS) for n in self.pair.fixed.shape[:2])
-
-    @cached_property
-    def images(self) -> dict[str, Float[ndarray, "w h n"]]:
-        return {name: self.average(image) for name, image in self.pair.images.items()}
-
-    @cached_property
-    def labels(self) -> dict[str, Integer[ndarray, "w h n"]]:
-        return {name: self.sample(labels) for name, labels in self.pair.label_maps.items()}
-
-    @cached_property
+    @property
     def motion(self) -> list[Float[ndarray, "w h n"]]:
         """Displacement along each axis, in shown pixels; across slices, in slices of the volume."""
         return [self.average(u) / f for u, f in zip(self.pair.field, (*self.factors, 1), strict=False)]
@@ -223,20 +209,6 @@ class PageSlices:
     def folded(self) -> UInt8[ndarray, "w h n"]:
         """1 where any voxel of a block is folded by the strict count."""
         return (self.average(self.deformed.folded.astype(np.float32)) > 0).astype(np.uint8)
-
-    @cached_property
-    def windows(self) -> dict[str, Window]:
-        return grey_windows(self.images)
-
-    @cached_property
-    def rim_mm(self) -> float:
-        """The length of motion within the slices that has full colour; in voxels where no spacing is known."""
-        across, down = (self.average(u) for u in self.pair.motion_mm)
-        return float(np.percentile(np.hypot(across, down), FULL_COLOUR_PERCENTILE)) or 1.0
-
-    @cached_property
-    def colours(self) -> dict[int, str]:
-        return label_colours(find_labels(self.labels.values()) if self.labels else [])
 
     def take(self, array: Shaped[ndarray, "*s"]) -> Shaped[ndarray, "x y n"]:
         """Every voxel of the slices; an image is one slice."""

@@ -19,10 +19,8 @@ from vrnet.fields.calculus import smooth
 from vrnet.training.settings import MAX_SEED, Augmentation
 from vrnet.variational.linearize import Images
 
-ELASTIC_POINTS = 8
-"""Control points along each axis of an elastic map: smooth over about a fifth of the image."""
-BLUR_VOXELS = 1.5
-"""The standard deviation of the Gaussian of a blurred image."""
+ELASTIC_POINTS = 8  # control points along each axis of an elastic map: smooth over about a fifth of the image
+BLUR_VOXELS = 1.5  # the standard deviation of the Gaussian of a blurred image
 LEAST_CUT, LARGEST_CUT = 0.19, 0.47
 """What is left to each side of the middle of an image that is cut, as a part of its length."""
 
@@ -32,25 +30,20 @@ class RandomTransform(NamedTuple):
 
     affine: Float[Tensor, "b d e"]
     """A and t: the new image at x is the old one at A x + t; x runs from -1 to 1 along each axis."""
-    gamma: Float[Tensor, "b"]
-    """The exponent of intensities in [0, 1]."""
+    gamma: Float[Tensor, "b"]  # the exponent of intensities in [0, 1]
     swap: Bool[Tensor, "b"]
-    contrast: Float[Tensor, "b"] | None = None
-    """What the distance of intensities from 1/2 is multiplied by."""
+    contrast: Float[Tensor, "b"] | None = None  # what the distance of intensities from 1/2 is multiplied by
     brightness: Float[Tensor, "b"] | None = None
     noise: Float[Tensor, "b"] | None = None
     """The standard deviation of what is added to every voxel of either image by itself."""
     noise_seed: Int64[Tensor, "b"] | None = None
-    elastic: Float[Tensor, "b d *k"] | None = None
-    """Displacements of control points, added to A x + t, in voxels."""
-    twin: Bool[Tensor, "b"] | None = None
-    """Whether moving is made of fixed."""
+    elastic: Float[Tensor, "b d *k"] | None = None  # displacements of control points, added to A x + t, in voxels
+    twin: Bool[Tensor, "b"] | None = None  # whether moving is made of fixed
     twin_motion: Float[Tensor, "b d *k"] | None = None
     """Displacements of control points of the moving image alone, in voxels; 0 where it is not made of fixed."""
     bias: Float[Tensor, "b 1 *k"] | None = None
     """The logarithm of what intensities are multiplied by, at control points."""
-    blur: Float[Tensor, "b"] | None = None
-    """How far intensities go towards those of a blurred image."""
+    blur: Float[Tensor, "b"] | None = None  # how far intensities go towards those of a blurred image
     cut: Float[Tensor, "b d"] | None = None
     """How far from the middle of the labels images are black, along each axis and as a part of its length."""
 

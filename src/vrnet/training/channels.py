@@ -40,8 +40,7 @@ SIDES = "fixed", "moving"
 class Segmenters:
     """Files of weights of the networks that make channels."""
 
-    all: Path
-    """The one that was trained on all subjects: that of use."""
+    all: Path  # the one that was trained on all subjects: that of use
     halves: tuple[Path, Path] | None = None
     """Those that were trained on each half of them, as `half_of` says; without them the one of all makes the channels
     of those it was trained on too, to see what cross-fitting brings."""

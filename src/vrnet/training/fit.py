@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 
     from vrnet.training.channels import Segmenters
 
-REPORT_EVERY_SECONDS = 0.5
-"""How often whoever watches hears of the training: each report waits for the GPU."""
+REPORT_EVERY_SECONDS = 0.5  # how often whoever watches hears of the training: each report waits for the GPU
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,8 @@ class TrainingStatus:
     step: int
     steps: int
     loss: float
-    scores: Row
-    """The latest row of metrics.csv; empty before the first."""
-    thetas: list[float]
-    steps_per_second: float
-    """Validations not counted."""
+    scores: Row  # the latest row of metrics.csv; empty before the first
+    steps_per_second: float  # validations not counted
 
 
 class TrainingResult(NamedTuple):
@@ -159,8 +155,7 @@ class Trainer:
 
     def __init__(self, fabric: "Fabric", method: Trainable, pairs: Pairs, settings: Training) -> None:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
-        self.loss = loss_of(method, settings, pairs.structures)
-        """That of pairs which one process has, as in validation."""
+        self.loss = loss_of(method, settings, pairs.structures)  # that of pairs which one process has, as in validation
         self.step_loss = self.loss
         if fabric.world_size > 1:
             # All processes share the pairs of a step. The gradient of their sum is summed over their losses, which are
@@ -336,7 +331,7 @@ class TrainingLoop:
         speed = (self.step - self.reported_step) / (now - self.reported_at)
         self.reported_step, self.reported_at = self.step, now
         scores = self.rows[-1] if self.rows else {}
-        return TrainingStatus(self.step, self.settings.steps, value, scores, thetas(self.trainer.model), speed)
+        return TrainingStatus(self.step, self.settings.steps, value, scores, speed)
 
     def validate(self) -> None:
         """Measure the model, write the row, its weights if it is the best so far, and a checkpoint.
@@ -433,5 +428,4 @@ def validate(model: nn.Module, prepared: PreparedSplit, loss: AnyLoss, device: t
 
 def thetas(model: nn.Module) -> list[float]:
     """θ of each data step."""
-    found = [parameter for name, parameter in model.named_parameters() if name.endswith("log_theta")]
-    return [parameter.exp().item() for parameter in found]
+    return [log.exp().item() for name, log in model.named_parameters() if name.endswith("log_theta")]

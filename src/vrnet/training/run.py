@@ -3,7 +3,7 @@ of a method with channels also segmenter.safetensors, the network that makes the
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,20 +69,18 @@ class Run:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep others from training in the folder meanwhile: BadInput for them."""
-        path = self.folder / ".lock"
-        lock = FileLock(path, timeout=0)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout as error:
-            told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
-            raise BadInput(told) from error
-        except OSError:  # where there are no locks, nobody is kept out
-            pass
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / ".lock", timeout=0)
+        with suppress(OSError):  # where there are no locks, nobody is kept out
+            try:
+                lock.acquire()
+            except Timeout as error:
+                told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
+                raise BadInput(told) from error
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            (self.folder / ".lock").unlink(missing_ok=True)
             lock.release()
 
     def begin(self, config: Mapping[str, Any], provenance: Mapping[str, str | None]) -> None:
