@@ -5,6 +5,7 @@ Transforms, labels of every frame, volumes, strain and the verdict are computed 
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
@@ -18,7 +19,7 @@ from numpy import ndarray
 
 from vrnet.cardiac.anatomy import Segmentation, segment
 from vrnet.cardiac.labels import names_by_part, open_slices, read_labels, reconcile
-from vrnet.cardiac.strain import NO_SEGMENTS, NO_STRAIN, Strain, strain
+from vrnet.cardiac.strain import MAX_AREA_GROWTH, NO_SEGMENTS, NO_STRAIN, KeptWall, Strain, keep_wall_area, strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes, muscle_in_cavity, slice_curves, volumes
 from vrnet.cardiac.wall import HeartLabels, anterior_direction
 from vrnet.data.labels import LabelNames, read_label_names
@@ -168,7 +169,16 @@ class CineResult:
     def carried(self) -> Integer[ndarray, "t *s"] | None:
         """The labels of the reference, brought to every frame by the motion alone."""
         labels = self.reference_labels
-        return None if labels is None else propagate_labels(labels.array, self.fields, self.slice_axis)
+        return None if labels is None else propagate_labels(labels.array, self.kept.fields, self.slice_axis)
+
+    @cached_property
+    def kept(self) -> KeptWall:
+        """The motion that outlines and strain follow: `fields`, but slices whose wall keeps its area."""
+        if self.reference_labels is None or self.heart is None:
+            return KeptWall(self.fields, {})
+        growth = inf if self.slice_axis is None and len(self.cine.grid.shape) == 3 else MAX_AREA_GROWTH
+        labels, spacing = self.reference_labels.array, self.cine.grid.spacing
+        return keep_wall_area(self.fields, labels, spacing, self.across, self.heart.wall, growth)
 
     @cached_property
     def carried_volumes(self) -> Volumes:
@@ -192,7 +202,7 @@ class CineResult:
         grid = self.cine.grid
         anterior = anterior_direction(grid) if len(grid.shape) == 3 else None
         try:
-            return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.across, anterior=anterior,
+            return strain(self.kept.fields, self.reference_labels.array, grid.spacing, across=self.across, anterior=anterior,
                           times_ms=self.cine.times_ms, heart=self.heart, is_mirrored=grid.is_mirrored)  # fmt: skip
         except BadInput as error:
             warn_of_input(NO_STRAIN.format(reason=error))

@@ -64,7 +64,7 @@ class Film:
         def shown(array: Any) -> Any:
             return array[..., None] if len(order) == 2 else turn_array(array, order, signs)[..., numbers]
 
-        fields = result.fields[:, list(order)] * np.reshape(signs, (-1, *[1] * len(order)))
+        fields = result.kept.fields[:, list(order)] * np.reshape(signs, (-1, *[1] * len(order)))
         frames, motion = shown(result.cine.frames), shown(fields)[:, :2]
         labels = shown(np.zeros(grid.shape, np.uint8) if given is None else given.array)
         box = [slice(None), slice(None)]

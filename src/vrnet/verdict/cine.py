@@ -18,7 +18,7 @@ from numpy import ndarray
 
 from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import Strain
-from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes
+from vrnet.cardiac.volumes import CavityMuscle, SliceCurves
 from vrnet.errors import as_options, numbered, percent
 from vrnet.registration.pair import PairResult
 from vrnet.verdict import advice
@@ -69,8 +69,11 @@ def cine_evidence(result: CineResult) -> CineEvidence:
         if axis is not None:
             unmatched[:, k] = unmatched_by_slice(fixed.array, moving.array, warped.array, grid.spacing, axis)
     motion = result.fields, result.labelled.astype(float)
-    moved = None if result.carried is None else result.carried_volumes  # what tells of the motion, not of a network
-    whole = extremes_of_whole(moved, result.strain, result.muscle_in_cavity)
+    curves, walls = result.curves_of(result.carried), result.kept.area_mm2  # of the motion, before walls were kept
+    if curves is not None:
+        curves = replace(curves, wall_mm2=np.stack([walls.get(k, np.full(n, np.nan)) for k in curves.slices]))
+    changed = change(sum(walls.values(), np.zeros(n)), result.frame) if walls else None
+    whole = extremes_of_whole(changed, result.strain, result.muscle_in_cavity)
     alone = [found.get("LV", np.nan) for name, found in result.ejection_fractions_percent.items() if "alone" in name]
     if alone and np.isfinite(alone).all():
         whole["estimates"] = Extreme(float(np.ptp(alone)) / 100, smallest_cavity(result))
@@ -80,7 +83,7 @@ def cine_evidence(result: CineResult) -> CineEvidence:
         {"unevenness": unevenness(*motion), **whole},
         ()
         if axis is None
-        else extremes_of_slices(*motion, axis, result.curves_of(result.carried), result.frame, unmatched),
+        else extremes_of_slices(*motion, axis, curves, result.frame, unmatched),
     )
 
 
@@ -93,12 +96,12 @@ def smallest_cavity(result: CineResult) -> int | None:
 
 
 def extremes_of_whole(
-    volumes: Volumes | None, strain: Strain | None, muscle: CavityMuscle | None
+    wall_change: Float[ndarray, " t"] | None, strain: Strain | None, muscle: CavityMuscle | None
 ) -> dict[str, Extreme]:
     """Those of all slices together that labels tell."""
     found: dict[str, Extreme] = {}
-    if volumes is not None:
-        found["wall_change"] = largest(change(volumes.wall_ml, volumes.reference))
+    if wall_change is not None:
+        found["wall_change"] = largest(wall_change)
     if muscle is not None:
         found["muscle_in_cavity"] = largest(muscle.whole)
     if strain is not None:
