@@ -45,6 +45,11 @@ Progress = Callable[[float], None]  # called with the part of the work that is d
 Stage = Callable[[str], Progress]  # called with what is done next; what it returns is then told how far that is
 
 
+def check_progress(progress: object) -> None:
+    if progress is not None and not callable(progress):
+        raise BadInput(f"progress is {type_name(progress)}: give a function of the part that is done, from 0 to 1")
+
+
 def in_runs(numbers: Sequence[int]) -> str:
     """Rising numbers, neighbours together: 4 to 19, 21."""
     starts = [n for n in numbers if n - 1 not in numbers]

@@ -283,3 +283,17 @@ def test_points_that_did_not_move_are_mentioned_and_affine_transforms_need_no_gr
     sitk.WriteTransform(affine, str(tmp_path / "a.tfm"))
     assert vrnet("points", tmp_path / "a.tfm", tmp_path / "in.csv", "--out", tmp_path / "out.csv")[0] == 0
     assert next(csv.DictReader((tmp_path / "out.csv").open()))["x"] == "10002.000000"
+
+
+def test_jacobian_is_that_of_the_points_that_itk_maps(vrnet, files, tmp_path):
+    status, out, _ = vrnet("jacobian", files / "true.nii.gz", "--out", tmp_path / "det.nii.gz")
+    found = read_image(tmp_path / "det.nii.gz")
+    field = sitk.DisplacementFieldTransform(sitk.ReadImage(str(files / "true.nii.gz"), sitk.sitkVectorFloat64))
+    steps = found.grid.to_world.T  # by a voxel along each axis
+    for voxel in ((20, 30), (31, 31), (40, 25)):
+        (x,) = found.grid.points(np.array([voxel], float))
+        ends = [[np.array(field.TransformPoint((x + sign * h).tolist())) for sign in (1, -1)] for h in steps]
+        moved = np.array([(a - b) / 2 for a, b in ends])
+        assert_allclose(found.array[voxel], np.linalg.det(moved) / np.linalg.det(steps), atol=1e-4)
+    assert status == 0
+    assert f"{found.array.min():.3f} at least" in out

@@ -279,6 +279,8 @@ BAD_ARRAYS = {
     "complex tensor": (torch.from_numpy(image()).cfloat(), torch.from_numpy(image()), "complex64.*real numbers"),
     "a list": (image().tolist(), image(), "fixed is a list"),
     "nothing": (image(), None, "moving is a NoneType"),
+    "a sparse tensor": (torch.from_numpy(image()).to_sparse(), torch.from_numpy(image()), "fixed is a sparse"),
+    "a tensor without values": (torch.from_numpy(image()), torch.empty(12, 12, device="meta"), "moving is a .* meta"),
     "an empty axis": (image((12, 12))[:0], image((12, 12))[:0], "no voxels"),
 }
 

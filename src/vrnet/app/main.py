@@ -36,6 +36,7 @@ COMMANDS = {
     "apply": "vrnet.app.transforms:Apply",
     "invert": "vrnet.app.transforms:Invert",
     "points": "vrnet.app.transforms:Points",
+    "jacobian": "vrnet.app.transforms:Jacobian",
     "evaluate": "vrnet.app.evaluate:Evaluate",
     "report": "vrnet.app.register:Report",
     "prepare": "vrnet.app.train:Prepare",

@@ -1,4 +1,4 @@
-"""`vrnet apply`, `vrnet invert` and `vrnet points`: what is done with a transform once it is there."""
+"""`vrnet apply`, `invert`, `points` and `jacobian`: what is done with a transform once it is there."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,3 +167,30 @@ class Points:
         unmoved = int((moved == table.lps).all(1).sum())
         if unmoved:
             print_line(f"Note: {unmoved} did not move at all. Do they lie outside the transform? Is --space right?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jacobian:
+    """Map how much each place of FIXED shrinks or grows: the Jacobian determinant of a transform.
+
+    Above 1 the tissue is larger in MOVING than in FIXED, below 1 smaller; at 0 and below the transform folds.
+    """
+
+    transform: args.TransformFile
+    """From fixed to moving: a displacement field, or any ITK transform that has a grid."""
+    out: args.File
+    """The image to write: .nii.gz, .nii, .mha or .nrrd."""
+
+    def run(self) -> None:
+        from vrnet.files import check_file, check_not_input
+        from vrnet.images.image import Image
+        from vrnet.images.io import IMAGE_SUFFIXES, write_image
+        from vrnet.images.transforms import Transform
+
+        check_not_input([self.out], (self.transform,))
+        check_file(self.out, IMAGE_SUFFIXES)
+        transform = Transform.load(self.transform)
+        det = transform.jacobian()
+        write_image(Image(det, transform.grid), self.out)
+        print_line(f"Wrote {self.out}: the determinant is {det.mean():.3f} on average, {det.min():.3f} at least, "
+                   f"{det.max():.3f} at most, and negative at {percent((det < 0).mean())} of the voxels.")  # fmt: skip

@@ -23,7 +23,7 @@ from torch import Tensor
 from vrnet.cardiac.volumes import Volumes, volumes
 from vrnet.data.labels import fill_holes
 from vrnet.devices import find_device, threads_for
-from vrnet.errors import BadInput, Progress
+from vrnet.errors import BadInput, Progress, check_progress
 from vrnet.files import is_folder
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image, check_spacing, rescale_jointly
@@ -441,6 +441,7 @@ def segment(
 
     Slices lie across the axis of widest spacing, and each is seen by itself. A cine's frames share one scaling of
     intensities. Nothing is found where the network is unsure: look at `level` and `reasons` before you use it."""
+    check_progress(progress)
     given = read_given(image, spacing)
     is_cine = isinstance(given, Cine)
     array = given.frames if isinstance(given, Cine) else given.array[None]

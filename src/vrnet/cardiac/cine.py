@@ -23,7 +23,7 @@ from vrnet.cardiac.strain import MAX_AREA_GROWTH, NO_SEGMENTS, NO_STRAIN, KeptWa
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes, muscle_in_cavity, slice_curves, volumes
 from vrnet.cardiac.wall import HeartLabels, anterior_direction
 from vrnet.data.labels import LabelNames, read_label_names
-from vrnet.errors import BadInput, Progress, numbered, warn_of_input
+from vrnet.errors import BadInput, Progress, check_progress, numbered, warn_of_input
 from vrnet.evaluation.metrics import folding_strict_percent
 from vrnet.images.image import Cine, Image
 from vrnet.images.io import CineLike, ImageLike, given_cine
@@ -377,6 +377,7 @@ def track(
     `label_names`, such as "3=RV,2=Myo,1=LV", which names other structures too. Where no method is named, the bundled
     model tracks stacks slice by slice, and Gaussian-LNCC tracks volumes; `slices` and `channels` are as in
     `register_images`; a cine has no labels to match."""
+    check_progress(progress)
     names = {} if label_names is None else read_label_names(label_names)
     if names and heart is not None:
         raise BadInput("labels are explained twice: give `heart` or `label_names`")

@@ -283,6 +283,8 @@ def as_tensors(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
             raise BadInput(f"{name} has {given.ndim} dimensions: give a 2D or 3D image, without batch or channel axes")
         if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":
             raise BadInput(f"{name} holds {given.dtype}: give an image of real numbers")
+        if isinstance(given, Tensor) and (given.layout != torch.strided or given.is_quantized or given.is_meta):
+            raise BadInput(f"{name} is a sparse, quantized or meta tensor: give a dense one")
         image = as_tensor(given)
         if image.dtype != torch.float64:
             image = image.to(torch.float64 if is_lost_in_single(image) else torch.float32)

@@ -76,6 +76,8 @@ def read_grid(path: Path) -> Grid:
 def write_image(image: Image, path: str | PathLike[str]) -> None:
     """Write an image or a label map in the format of the file's ending; its number type is kept."""
     path = Path(path)
+    if not isinstance(image, Image):
+        raise BadInput(f"the image is {type_name(image)}: give vrnet.Image(array, grid), with the grid that it lies on")
     check_file(path, IMAGE_SUFFIXES)
     check_numbers(image.array, path)
     write_sitk(to_sitk(image.array, image.grid), path)

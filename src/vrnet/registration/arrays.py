@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
-from vrnet.errors import BadInput, Progress
+from vrnet.errors import BadInput, Progress, check_progress
 from vrnet.fields.calculus import check_finite, determinant, jacobian, relative_spacing, warp, warp_labels
 from vrnet.fields.folds import Repair, repair_folds
 from vrnet.fields.inverse import Inverse, invert
@@ -157,6 +157,7 @@ def register(
     stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in float32,
     on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done."""
     start = perf_counter()
+    check_progress(progress)
     options = RegistrationOptions(folds=folds, brightness=brightness, channels=channels)
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrnet.errors import BadInput, Progress, Stage
+from vrnet.errors import BadInput, Progress, Stage, check_progress
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, as_tensor, as_tensors, check_values, is_lost_in_single, rescale_images_jointly
 from vrnet.images.io import ImageLike
@@ -43,6 +43,7 @@ def register_images(
     fixed; warped keeps its own. Masks lie on the grid of their image and are nonzero inside: only there images are
     compared. Labels lie on the grid of their image too: they are measured, and matched only with `channels` "labels".
     The rest is as of `register`."""
+    check_progress(progress)
     pair = ImagePair.read(fixed, moving, fixed_labels, moving_labels, fixed_mask, moving_mask)
     known = None
     if isinstance(affine, Affine):

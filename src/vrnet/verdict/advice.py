@@ -86,8 +86,9 @@ def smoother(run: Run) -> str:
     return f"a smoother field: {with_lam(run, 2.0) or another(run, 'more', 'Gaussian-LNCC')}"
 
 
-def freer(run: Run) -> str:
-    return f"a freer field: {with_lam(run, 0.5) or another(run, 'less', 'TV-L1')}"
+def freer(run: Run) -> str | None:
+    """Who asked for a rigid or affine map alone has it."""
+    return None if run.method == "identity" else f"a freer field: {with_lam(run, 0.5) or another(run, 'less', 'TV-L1')}"
 
 
 def another(run: Run, change: str, method: str) -> str:
