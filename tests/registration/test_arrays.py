@@ -163,6 +163,7 @@ def test_a_method_is_a_name_or_its_parameters():
     assert by_name.method == by_value.method == "Diffusion-L1"
 
 
+@pytest.mark.usefixtures("as_users_run")
 def test_progress_that_is_no_function_is_refused_before_any_work(d):
     with pytest.raises(vrnet.BadInput, match="progress is an int: give a function"):
         tv_l1(*pair(d), progress=3)
