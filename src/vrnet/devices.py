@@ -227,11 +227,6 @@ class Lookahead:
         return tensors
 
 
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def check_memory(path: Path, needed_bytes: int) -> None:
     """BadInput if what a file holds needs more memory than is there."""
     need, free = 2 * needed_bytes, available_memory()  # held as the bytes of the file, and as the array made of them

@@ -1,8 +1,6 @@
-"""A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once.
-
-A cache keeps one subject per file, FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz; a pack several splits in one file, for a
-machine without the images. Both are arrays of NumPy: images in steps of 1/65535, labels as bytes, nothing that is
-executed."""
+"""A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once. A
+cache keeps one subject per file, FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz; a pack several splits in one file, for a machine
+without the images. Both are arrays of NumPy: images in steps of 1/65535, labels as bytes, nothing that is executed."""
 
 import hashlib
 import json

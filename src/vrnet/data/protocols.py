@@ -1,11 +1,9 @@
-"""The paper's protocols for cardiac MR: slices of short-axis stacks in 2D, whole volumes in 3D.
+"""The paper's protocols for cardiac MR.
 
-2D: 1.8 mm in-plane, 160x160 about the centre, intensities scaled by the 1st and 99th percentile of all frames together.
-Measured on: the slices at 25, 50 and 75 % of those that show at least 10 pixels of LV and of Myo at both phases.
-Trained on: every slice that is not constant; or, of whole cycles, three slices of every frame.
-
-3D: one grid for all, intensities scaled first; images cropped, or padded by their borders, labels by 0.
-"""
+2D: slices at 1.8 mm, 160x160 about the centre, intensities scaled by the 1st and 99th percentile of all frames
+together. Measured on: the slices at 25, 50 and 75 % of those that show at least 10 pixels of LV and of Myo at both
+phases. Trained on: every slice that is not constant; or, of whole cycles, three slices of every frame. 3D: one grid for
+all, intensities scaled first; images cropped, or padded by their borders, labels by 0."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,10 +1,10 @@
 """Where a displacement field folds: where x ↦ x + u(x) turns space inside out, or flattens it.
 
-Each cell of the grid (2^d neighbouring voxels) is cut into simplices, on which the map is taken to be linear: a corner
-with its d neighbours, once for every corner; in 3D also the two tetrahedra that these leave in the middle, one for each
-of the two ways to cut a cube into five. The determinant of the map on a simplex, 1 where nothing moves, is its volume
-after over that before. Where all are positive, neither way of cutting the grid folds, nor, in 2D, the bilinear map.
-(Liu et al., On finite difference Jacobian computation in deformable image registration, IJCV 2024.)"""
+Each cell of the grid (2^d neighbouring voxels) is cut into simplices, on which the map is linear: a corner with its d
+neighbours, for every corner; in 3D also the two tetrahedra that these leave in the middle, one for each of the two ways
+to cut a cube into five. The determinant of the map on a simplex, 1 where nothing moves, is its volume after over that
+before. Where all are positive, neither way of cutting folds, nor, in 2D, the bilinear map. (Liu et al., On finite
+difference Jacobian computation in deformable image registration, IJCV 2024.)"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,9 +1,6 @@
-"""E[I1 | I0] and E[I0 | I1]: each of two images as the other would show it. Intensities are in [0, 1].
-
-The curves are learned where tissue is known even before the images are aligned: in regions that are flat in both. A
-curve that runs up and down has no inverse, so that one of the directions may say little; how far each is to be trusted
-is what its prediction explains.
-"""
+"""E[I1 | I0] and E[I0 | I1]: each of two images as the other would show it. Intensities are in [0, 1]. The curves are
+learned where tissue is known even before the images are aligned: in regions that are flat in both. A curve that runs up
+and down has no inverse; how far each is to be trusted is what its prediction explains."""
 
 from dataclasses import dataclass
 from functools import reduce
