@@ -1,5 +1,4 @@
-"""Likeness of images, overlap of integer label maps (*s), errors of points and regularity of fields. Distances are in
-mm; what cannot be measured is NaN."""
+"""Likeness of images, overlap of label maps (*s), errors in mm, regularity of fields; NaN if unknown."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
@@ -119,8 +118,7 @@ def widest_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
 
 
 def by_label(measure: Callable[[ndarray, ndarray], T], a: LabelMap, b: LabelMap, labels: Iterable[int]) -> dict[str, T]:
-    """{label: measure(mask in a, mask in b)}, labels as text, of masks cut to a box around the label: images are
-    larger."""
+    """{label: measure(mask in a, mask in b)}, labels as text, of masks that are cut to a box around the label."""
     from scipy import ndimage
 
     boxes: dict[int, list[tuple[slice, ...]]] = {}

@@ -103,8 +103,7 @@ def similarity(fixed: Values, moving: Values, warped: Values, seen: tuple[Mask, 
 
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
     """Folds and smoothness of a field in voxels; where nothing moves along an axis, as the field itself says, of the
-    slices across it, in 2D. It is turned as the world's axes run, as where folds are repaired: both count the same
-    voxels."""
+    slices across it. It is turned as the world's axes run, as where folds are repaired: both count the same voxels."""
     ordered = grid.reordered(grid.order)
     field = mirror_field(field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order)), ordered.backward)
     grid, u, axes = ordered.flipped(ordered.backward), torch.from_numpy(field), range(len(field))

@@ -53,8 +53,7 @@ def volume(simplex: Simplex) -> int:
 
 
 def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
-    """The least determinant of each voxel: of the 2^d simplices at it as a corner and, in 3D, of the two in the middle
-    of its cell."""
+    """The least determinant at each voxel: of simplices at it and, in 3D, in the middle of the cell it begins."""
     moving, _ = drop_flat_axes(u)
     if moving.shape[1] == 0 or not moving.any():
         return torch.ones_like(u[:, 0])

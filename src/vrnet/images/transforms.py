@@ -1,6 +1,5 @@
-"""A transform in the world: x ↦ x + displacement(x), from a point of fixed to the same tissue in moving.
-
-Resampling, formats and the rule that nothing moves outside the grid are ITK's, as in every tool built on it."""
+"""A transform in the world: x ↦ x + displacement(x), from a point of fixed to the same tissue in moving. Resampling,
+formats and the rule that nothing moves outside the grid are ITK's, as in every tool built on it."""
 
 import re
 import struct
@@ -242,8 +241,7 @@ class Transform:
         return map_points(self.itk, x)
 
     def apply(self, image: ImageLike, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
-        """image(x + displacement(x)) on the reference grid (or this one), as float32; outside the image, its least
-        value."""
+        """image(x + displacement(x)) on the reference grid (or this one), as float32; outside, its least value."""
         image = given_image("the image", image)
         self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
@@ -252,8 +250,7 @@ class Transform:
         return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
 
     def apply_labels(self, labels: ImageLike, reference: Grid | None = None, smooth: bool = False) -> Image:
-        """The nearest label; or, smooth, the label of greatest weight by linear interpolation; 0 outside. Types are
-        kept."""
+        """The nearest label; or, smooth, that of greatest weight by linear interpolation; 0 outside. Types are kept."""
         labels, grid = as_labels(given_image("the label map", labels)), reference or self.grid
         self.check_dimension(labels.array.ndim, labels.name)
         warn_if_apart(labels.name, labels.grid, grid, self.itk)
@@ -429,8 +426,7 @@ def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
 
 
 def grid_of_range(there: Transform) -> Grid:
-    """Its own grid, turned and shifted by a large affine part, grown, eightfold at most, to hold every end of a
-    transform."""
+    """Its own grid, turned and shifted by a large affine part, and grown to hold every end of a transform."""
     affine = there.affine_part()
     frame = turned(affine, there.grid) if affine else there.grid
     index = frame.index(there.ends())

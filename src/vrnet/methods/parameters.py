@@ -1,5 +1,4 @@
-"""The parameters of a method: printed in its name where they were changed, as in "TV-L1(lam=0.15)", and set by their
-names."""
+"""The parameters of a method: printed in its name where they were changed, and set by their names."""
 
 import ast
 import inspect

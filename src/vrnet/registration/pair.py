@@ -273,9 +273,8 @@ class PairResult(ImagePair, Reportable[ImageLike]):
 
     @cached_property
     def compared(self) -> Bool[ndarray, "*s"] | None:
-        """The voxels inside both masks, before the transform (but after an affine start: headers may lie apart) and
-        after it; None for all. Masks without a common voxel are warned of, and all inside that of fixed are
-        compared."""
+        """The voxels inside both masks, before the transform (after an affine start: headers may lie apart) and after
+        it; None for all. Masks without a common voxel are warned of, and all inside that of fixed are compared."""
         if self.masks.is_everywhere:
             return None
         fixed = np.ones(self.grid.shape, bool) if self.masks.fixed is None else self.masks.fixed.array != 0
