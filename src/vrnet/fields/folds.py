@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from vrnet.devices import threads_for
-from vrnet.errors import is_slight, small_percent
 from vrnet.fields.calculus import check_finite, determinant, minor, squared_norm
 
 Corner = tuple[int, ...]  # the place of a voxel in its cell: 0 or 1 along each axis
@@ -272,19 +271,22 @@ class Repair:
 
     @property
     def is_slight(self) -> bool:
-        """Whether next to nothing was changed."""
-        return is_slight(self.changed_percent, self.moves[1])
+        """Whether next to nothing was changed, by mm, or voxels of unknown size."""
+        return self.changed_percent < 0.01 and self.moves[1] < 0.1
 
     def __str__(self) -> str:
-        cause = f"{small_percent(self.folded_percent)} of the voxels were folded, which no tissue does"
+        parts = self.folded_percent, self.changed_percent, self.drawn_percent
+        folded, changed, drawn = (f"{part:.2g} %" if part >= 1e-3 else "less than 0.001 %" for part in parts)
+        cause = f"{folded} of the voxels were folded, which no tissue does"
         if not self.folded_percent:
             cause = f"No voxel was folded, but some were squeezed to less than {100 * MARGIN:.0f} % of their size"
         mean, most, unit = self.moves
         place = ", ".join(map(str, self.farthest_voxel))
         moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
-        lost = f"; about folds that did not open, {small_percent(self.drawn_percent)} of them lost much of their motion"
-        changed = f"{small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
-        return f"{cause}: {changed}{lost if self.drawn_percent else ''}"
+        lost = (
+            f"; about folds that did not open, {drawn} of them lost much of their motion" if self.drawn_percent else ""
+        )
+        return f"{cause}: {changed} of the voxels were moved to mend that, by {moves}{lost}"
 
     def as_stored(self, shape: tuple[int, ...], mirrored: tuple[int, ...], order: Sequence[int]) -> "Repair":
         """The repair of images that are mirrored along some axes, and then have axis order[i] as axis i."""
