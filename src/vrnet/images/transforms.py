@@ -282,7 +282,7 @@ class Transform:
         x, v = self.grid.voxels() - centre, self.displacement.reshape(d, -1).T
         slope = np.linalg.lstsq(x.T @ x, x.T @ (v - v.mean(0)), rcond=None)[0].T
         affine = Affine("affine", np.eye(d) + slope, v.mean(0), centre)
-        corners = self.grid.points(self.grid.corners)
+        corners = self.grid.points(self.grid.lattice(2))
         moved = np.linalg.norm(affine.points(corners) - corners, axis=1).max()
         reach = moved / np.linalg.norm(np.multiply(self.grid.shape, self.grid.spacing))
         return None if reach < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION else affine
