@@ -63,7 +63,6 @@ def group_by_split(members: Sequence[tuple[str, str]], path: Path) -> Splits:
 
 
 def choose_split(splits: Splits, split: str, path: Path) -> list[str]:
-    """The subjects of a split; BadInput, which names the splits there are, if there is no such split."""
     if split not in splits:
         known = shown(", ".join(sorted(splits))) or "none"
         raise BadInput(f'nothing is in the split "{split}" of {path}: choose one of those there ({known})')

@@ -180,13 +180,11 @@ def read_phases(paths: Sequence[Path]) -> list[Image]:
 
 
 def check_overlap(first: Image, other: Image) -> None:
-    """BadInput unless some voxels of both images are in one place."""
     if not first.grid.overlaps(other.grid):
         raise BadInput(f"{first.name} and {other.name} do not overlap in space: check their headers")
 
 
 def read_frames(path: Path) -> list[Image]:
-    """The frames of a 4D file, each as a volume."""
     cine = read_cine(path)
     if len(cine.grid.shape) != 3:
         raise BadInput(f"{path} is not a series of volumes: frames over time should be its fourth axis")

@@ -90,7 +90,6 @@ def unmatched_brightness(result: PairResult) -> Remap | None:
 
 
 def name_of(image: Image | None) -> str | None:
-    """The name of the file that an image came from, without its folder."""
     return None if image is None else Path(image.name).name
 
 
@@ -130,7 +129,6 @@ between outer contours, mean over slices."""
 
 
 def labels_in(*maps: LabelMap) -> list[int]:
-    """Every label but 0 in any of these maps."""
     return sorted({label for map_ in maps for label in np.unique(map_).tolist()} - {0})
 
 

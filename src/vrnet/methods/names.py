@@ -182,7 +182,6 @@ def read_settings(settings: Iterable[str]) -> dict[str, object]:
 
 
 def missing_package(method: Method) -> str | None:
-    """The package that a method needs and that is not installed, if there is one."""
     return None if method.package is None or is_installed(method.package) else method.package
 
 

@@ -44,7 +44,6 @@ class PerDimension(Generic[T]):
 
 
 def value_in(parameter: T | PerDimension[T], d: int) -> T:
-    """The value of a parameter in d dimensions."""
     return (parameter.plane if d == 2 else parameter.volume) if isinstance(parameter, PerDimension) else parameter
 
 

@@ -44,7 +44,6 @@ class Remap:
             raise BadInput(f"{self.gain:g} and {self.offset:g} are no gain and offset of intensities")
 
     def match(self, image: Values) -> Values:
-        """The image in the intensities of fixed."""
         return image * self.gain + self.offset
 
     def __str__(self) -> str:
