@@ -175,14 +175,12 @@ class Mesh:
     def cells_around(self, voxels: Integer[Tensor, " n"]) -> Integer[Tensor, " cells"]:
         """The cells that have one of these voxels as a corner."""
         near = torch.zeros_like(self.is_cell)
-        for offset in self.offsets.tolist():
-            near[voxels - offset] = True  # beyond the near border this is a voxel of the far one, where no cell begins
+        near[voxels - self.offsets[:, None]] = True  # beyond the near border: a voxel of the far one, no cell's first
         return (near & self.is_cell).nonzero()[:, 0]
 
     def voxels_of(self, cells: Integer[Tensor, " cells"]) -> Integer[Tensor, " n"]:
         near = torch.zeros_like(self.is_cell)
-        for offset in self.offsets.tolist():
-            near[cells + offset] = True
+        near[cells + self.offsets[:, None]] = True
         return near.nonzero()[:, 0]
 
     def jacobians(self, u: Tensor, cells: Tensor) -> Float[Tensor, "simplices d d cells"]:
