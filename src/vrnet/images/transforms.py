@@ -28,7 +28,7 @@ from vrnet.images.grid import Affine, Grid, checked_grid
 from vrnet.images.image import Image, as_float, as_labels, grid_of, to_sitk
 from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_name, check_numbers, given_image, read_voxels, write_sitk
 from vrnet.images.isolated import read_isolated
-from vrnet.images.resample import resample, resample_labels
+from vrnet.images.resample import coverage, resample, resample_labels
 from vrnet.vocabulary import Interpolation
 
 if TYPE_CHECKING:
@@ -161,8 +161,7 @@ def map_points(transform: sitk.Transform, x: Float[ndarray, "n d"]) -> Float[nda
 def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Transform) -> None:
     """An InputWarning where a transform takes nothing of the reference into an image."""
     is_seen = image.holds(map_points(transform, reference.points(reference.lattice()))).any()
-    everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
-    if not is_seen and not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
+    if not is_seen and not coverage(image, reference, transform).any():
         told = f"the transform leads to no place in {name}: the result is empty"
         warn_of_input(f"{told}. Check that it is the moving image, its header, and the order of transforms")
 
