@@ -13,7 +13,7 @@ from time import perf_counter
 
 import torch
 
-from vrnet.devices import capture_graph, channels_last, describe_device, synchronise, threads_for
+from vrnet.devices import capture_graph, channels_last, describe_device, threads_for
 from vrnet.errors import shape_text
 from vrnet.files import write_rows
 from vrnet.paper.results import file_name
@@ -52,12 +52,13 @@ def measure_seconds(method, pair, device, timing_seconds):
             if device.type == "cuda":  # recorded first
                 graph = capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, pair.spacing), *images)
                 register = partial(graph, *images)
+        wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
         register()
-        synchronise(device)
+        wait()
         done, start = 0, perf_counter()
         while done == 0 or (perf_counter() - start < timing_seconds and done < MAX_TIMED_PAIRS):
             register()
-            synchronise(device)
+            wait()
             done += 1
         return (perf_counter() - start) / done
 

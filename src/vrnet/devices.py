@@ -126,7 +126,6 @@ def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.
 
 
 def describe_device(device: torch.device) -> str:
-    """The name of a GPU; of a CPU, its architecture and how many threads PyTorch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} CPU, {counted(torch.get_num_threads(), 'thread')}"
@@ -225,11 +224,6 @@ class Lookahead:
         for tensor in tensors:
             tensor.record_stream(current)
         return tensors
-
-
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def check_memory(path: Path, needed_bytes: int) -> None:

@@ -84,16 +84,6 @@ def percent(part: float) -> str:
     return f"{100 * part:.0f} %"
 
 
-def small_percent(value: float) -> str:
-    """A percentage to two digits; a very small one in words, not in powers of ten."""
-    return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
-
-
-def is_slight(changed_percent: float, most: float) -> bool:
-    """Whether a repair is next to nothing: of how many voxels, and by how much, in mm, or voxels of unknown size."""
-    return changed_percent < 0.01 and most < 0.1
-
-
 def type_name(value: object) -> str:
     """The type of a value with its article: a list, an Image."""
     name = type(value).__name__

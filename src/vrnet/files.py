@@ -28,7 +28,6 @@ T = TypeVar("T")
 
 
 def unreadable(path: Path, reason: str) -> BadInput:
-    """The refusal of a file, in one line."""
     return BadInput(f"cannot read {path}: {reason}")
 
 
@@ -138,7 +137,6 @@ def write_bytes(content: bytes, path: Path) -> None:
 
 
 def check_written(is_whole: bool, path: Path) -> None:
-    """BadInput unless what was written of a file is whole."""
     if not is_whole:
         raise BadInput(f"cannot write {path}: only a part of it arrived; is the disk full?")
 

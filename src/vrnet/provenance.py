@@ -53,7 +53,6 @@ def versions() -> dict[str, str | None]:
 
 
 def provenance(device: "torch.device") -> dict[str, str | None]:
-    """What a run, a result or a card records of what made it."""
     from vrnet.devices import describe_device
 
     return {**versions(), "device": describe_device(device)}

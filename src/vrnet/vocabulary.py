@@ -1,5 +1,4 @@
-"""Words that people choose among, in Python and on the command line. Here, below all that computes, since the command
-line is shown before any of that is loaded."""
+"""Words that people choose among, where nothing is loaded: the command line is shown before all that computes."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_type_hints

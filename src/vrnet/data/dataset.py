@@ -133,7 +133,6 @@ class ACDC3D(Volumes, PatientFolder):
 
 
 def frame_numbers(folder: Path) -> tuple[int, int]:
-    """The numbers of the end-diastolic and of the end-systolic frame of a patient."""
     info = read_info(folder)
     try:
         return int(info["ED"]), int(info["ES"])

@@ -1,9 +1,7 @@
-"""What is read from CSV files: the splits of a data set in a folder, and anyone's images.
-
-Anyone's images have one row per pair, and paths relative to the file: columns fixed and moving; fixed_labels and
-moving_labels, split and name where wanted. Without a column split every pair is in "train". The list of a cohort is
-such a file, too: pairs without a name have that of their subject, if each has its own. Opening the file reads no
-image."""
+"""What is read from CSV files: the splits of a data set in a folder, and anyone's images, one row per pair with paths
+relative to the file: columns fixed and moving; fixed_labels and moving_labels, split and name where wanted. Without a
+column split every pair is in "train". The list of a cohort is such a file, too: pairs without a name have that of their
+subject, if each has its own. Opening the file reads no image."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -65,7 +63,6 @@ def group_by_split(members: Sequence[tuple[str, str]], path: Path) -> Splits:
 
 
 def choose_split(splits: Splits, split: str, path: Path) -> list[str]:
-    """The subjects of a split; BadInput, which names the splits there are, if there is no such split."""
     if split not in splits:
         known = shown(", ".join(sorted(splits))) or "none"
         raise BadInput(f'nothing is in the split "{split}" of {path}: choose one of those there ({known})')

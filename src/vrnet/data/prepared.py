@@ -1,8 +1,6 @@
-"""A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once.
-
-A cache keeps one subject per file, FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz; a pack several splits in one file, for a
-machine without the images. Both are arrays of NumPy: images in steps of 1/65535, labels as bytes, nothing that is
-executed."""
+"""A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once. A
+cache keeps one subject per file, FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz; a pack several splits in one file, for a machine
+without the images. Both are arrays of NumPy: images in steps of 1/65535, labels as bytes, nothing that is executed."""
 
 import hashlib
 import json
@@ -283,7 +281,6 @@ class Source:
     skip_broken: bool = False
 
     def split(self, split: str, purpose: Purpose, stage: Stage, say: Callable[[str], None]) -> PreparedSplit:
-        """A split, its subjects prepared if they are not yet."""
         if not self.data.endswith(PACK_SUFFIX):
             asked, tick = (self.dataset, split, purpose, self.cache), stage(f"preparing {self.data}, {split}")
             return prepare_split(*asked, skip_broken=self.skip_broken, progress=tick, say=say)
@@ -305,7 +302,6 @@ class Source:
 
 
 def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[Use, PreparedSplit]:
-    """Prepare the splits that a data set has, and put them in one file."""
     check_file(path, (PACK_SUFFIX,))
     uses: list[Use] = []
     for use in (*USES, *MORE_USES.get(source.data, ())):

@@ -1,11 +1,9 @@
-"""The paper's protocols for cardiac MR: slices of short-axis stacks in 2D, whole volumes in 3D.
+"""The paper's protocols for cardiac MR.
 
-2D: 1.8 mm in-plane, 160x160 about the centre, intensities scaled by the 1st and 99th percentile of all frames together.
-Measured on: the slices at 25, 50 and 75 % of those that show at least 10 pixels of LV and of Myo at both phases.
-Trained on: every slice that is not constant; or, of whole cycles, three slices of every frame.
-
-3D: one grid for all, intensities scaled first; images cropped, or padded by their borders, labels by 0.
-"""
+2D: slices at 1.8 mm, 160x160 about the centre, intensities scaled by the 1st and 99th percentile of all frames
+together. Measured on: the slices at 25, 50 and 75 % of those that show at least 10 pixels of LV and of Myo at both
+phases. Trained on: every slice that is not constant; or, of whole cycles, three slices of every frame. 3D: one grid for
+all, intensities scaled first; images cropped, or padded by their borders, labels by 0."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -182,13 +180,11 @@ def read_phases(paths: Sequence[Path]) -> list[Image]:
 
 
 def check_overlap(first: Image, other: Image) -> None:
-    """BadInput unless some voxels of both images are in one place."""
     if not first.grid.overlaps(other.grid):
         raise BadInput(f"{first.name} and {other.name} do not overlap in space: check their headers")
 
 
 def read_frames(path: Path) -> list[Image]:
-    """The frames of a 4D file, each as a volume."""
     cine = read_cine(path)
     if len(cine.grid.shape) != 3:
         raise BadInput(f"{path} is not a series of volumes: frames over time should be its fourth axis")

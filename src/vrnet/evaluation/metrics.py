@@ -1,5 +1,4 @@
-"""Likeness of images, overlap of integer label maps (*s), errors of points and regularity of fields. Distances are in
-mm; what cannot be measured is NaN."""
+"""Likeness of images, overlap of label maps (*s), errors in mm, regularity of fields; NaN if unknown."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
@@ -91,13 +90,9 @@ def dice(a: Mask, b: Mask) -> float:
 
 def dice_by_slice(a: LabelMap, b: LabelMap, labels: list[int], across: int) -> Float[ndarray, "l n"]:
     """The Dice of each label in each slice across an axis; NaN where neither map has the label in the slice."""
-    slices = [np.moveaxis(map_, across, 0).reshape(map_.shape[across], -1) for map_ in (a, b)]
-    found = np.zeros((len(labels), a.shape[across]))
-    for row, label in zip(found, labels, strict=True):
-        in_a, in_b = (map_ == label for map_ in slices)
-        with np.errstate(invalid="ignore"):
-            row[:] = 2 * (in_a & in_b).sum(1) / (in_a.sum(1) + in_b.sum(1))
-    return found
+    slices = [*zip(*(np.moveaxis(map_, across, 0) for map_ in (a, b)), strict=True)]
+    found = [dice(x == label, y == label) for label in labels for x, y in slices]
+    return np.reshape(found, (len(labels), len(slices)))
 
 
 def contour_hausdorff(a: Mask, b: Mask, spacing: tuple[float, ...], across: int | None = None) -> float:
@@ -119,8 +114,7 @@ def widest_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
 
 
 def by_label(measure: Callable[[ndarray, ndarray], T], a: LabelMap, b: LabelMap, labels: Iterable[int]) -> dict[str, T]:
-    """{label: measure(mask in a, mask in b)}, labels as text, of masks cut to a box around the label: images are
-    larger."""
+    """{label: measure(mask in a, mask in b)}, labels as text, of masks that are cut to a box around the label."""
     from scipy import ndimage
 
     boxes: dict[int, list[tuple[slice, ...]]] = {}

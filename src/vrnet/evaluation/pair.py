@@ -77,7 +77,6 @@ def run_measures(result: PairResult) -> dict[str, Any]:
 
 
 def name_of(image: Image | None) -> str | None:
-    """The name of the file that an image came from, without its folder."""
     return None if image is None else Path(image.name).name
 
 
@@ -90,8 +89,7 @@ def similarity(fixed: Values, moving: Values, warped: Values, seen: tuple[Mask, 
 
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
     """Folds and smoothness of a field in voxels; where nothing moves along an axis, as the field itself says, of the
-    slices across it, in 2D. It is turned as the world's axes run, as where folds are repaired: both count the same
-    voxels."""
+    slices across it. It is turned as the world's axes run, as where folds are repaired: both count the same voxels."""
     ordered = grid.reordered(grid.order)
     field = mirror_field(field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order)), ordered.backward)
     grid, u, axes = ordered.flipped(ordered.backward), torch.from_numpy(field), range(len(field))
@@ -118,7 +116,6 @@ between outer contours, mean over slices."""
 
 
 def labels_in(*maps: LabelMap) -> list[int]:
-    """Every label but 0 in any of these maps."""
     return sorted({label for map_ in maps for label in np.unique(map_).tolist()} - {0})
 
 

@@ -47,8 +47,7 @@ def zeros(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
 
 
 def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -> Float[Tensor, "b *t"]:
-    """x + u(x) along one axis, held inside the grid, in some rows of the first axis; half precision cannot count
-    voxels."""
+    """x + u(x) along one axis, inside the grid, in some rows of the first axis; half precision cannot count voxels."""
     n = u.shape[2 + axis]
     x = torch.arange(n, dtype=torch.float32, device=u.device)
     x = (x if axis else x[rows]).view(-1, *[1] * (u.dim() - 3 - axis))
@@ -56,8 +55,7 @@ def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -
 
 
 def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:
-    """I(x + u(x)), by linear interpolation, the border repeated; unlike grid_sample, the identity is exact in
-    float32."""
+    """I(x + u(x)), by linear interpolation, the border repeated; the identity is exact, unlike grid_sample's."""
     return make_rows(lambda rows: warp_rows(I, u, rows), I)
 
 

@@ -1,10 +1,10 @@
 """Where a displacement field folds: where x ↦ x + u(x) turns space inside out, or flattens it.
 
-Each cell of the grid (2^d neighbouring voxels) is cut into simplices, on which the map is taken to be linear: a corner
-with its d neighbours, once for every corner; in 3D also the two tetrahedra that these leave in the middle, one for each
-of the two ways to cut a cube into five. The determinant of the map on a simplex, 1 where nothing moves, is its volume
-after over that before. Where all are positive, neither way of cutting the grid folds, nor, in 2D, the bilinear map.
-(Liu et al., On finite difference Jacobian computation in deformable image registration, IJCV 2024.)"""
+Each cell of the grid (2^d neighbouring voxels) is cut into simplices, on which the map is linear: a corner with its d
+neighbours, for every corner; in 3D also the two tetrahedra that these leave in the middle, one for each of the two ways
+to cut a cube into five. The determinant of the map on a simplex, 1 where nothing moves, is its volume after over that
+before. Where all are positive, neither way of cutting folds, nor, in 2D, the bilinear map. (Liu et al., On finite
+difference Jacobian computation in deformable image registration, IJCV 2024.)"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from vrnet.devices import threads_for
-from vrnet.errors import is_slight, small_percent
 from vrnet.fields.calculus import check_finite, determinant, minor, squared_norm
 
 Corner = tuple[int, ...]  # the place of a voxel in its cell: 0 or 1 along each axis
@@ -53,8 +52,7 @@ def volume(simplex: Simplex) -> int:
 
 
 def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
-    """The least determinant of each voxel: of the 2^d simplices at it as a corner and, in 3D, of the two in the middle
-    of its cell."""
+    """The least determinant at each voxel: of simplices at it and, in 3D, in the middle of the cell it begins."""
     moving, _ = drop_flat_axes(u)
     if moving.shape[1] == 0 or not moving.any():
         return torch.ones_like(u[:, 0])
@@ -177,14 +175,12 @@ class Mesh:
     def cells_around(self, voxels: Integer[Tensor, " n"]) -> Integer[Tensor, " cells"]:
         """The cells that have one of these voxels as a corner."""
         near = torch.zeros_like(self.is_cell)
-        for offset in self.offsets.tolist():
-            near[voxels - offset] = True  # beyond the near border this is a voxel of the far one, where no cell begins
+        near[voxels - self.offsets[:, None]] = True  # beyond the near border: a voxel of the far one, no cell's first
         return (near & self.is_cell).nonzero()[:, 0]
 
     def voxels_of(self, cells: Integer[Tensor, " cells"]) -> Integer[Tensor, " n"]:
         near = torch.zeros_like(self.is_cell)
-        for offset in self.offsets.tolist():
-            near[cells + offset] = True
+        near[cells + self.offsets[:, None]] = True
         return near.nonzero()[:, 0]
 
     def jacobians(self, u: Tensor, cells: Tensor) -> Float[Tensor, "simplices d d cells"]:
@@ -273,19 +269,22 @@ class Repair:
 
     @property
     def is_slight(self) -> bool:
-        """Whether next to nothing was changed."""
-        return is_slight(self.changed_percent, self.moves[1])
+        """Whether next to nothing was changed, by mm, or voxels of unknown size."""
+        return self.changed_percent < 0.01 and self.moves[1] < 0.1
 
     def __str__(self) -> str:
-        cause = f"{small_percent(self.folded_percent)} of the voxels were folded, which no tissue does"
+        parts = self.folded_percent, self.changed_percent, self.drawn_percent
+        folded, changed, drawn = (f"{part:.2g} %" if part >= 1e-3 else "less than 0.001 %" for part in parts)
+        cause = f"{folded} of the voxels were folded, which no tissue does"
         if not self.folded_percent:
             cause = f"No voxel was folded, but some were squeezed to less than {100 * MARGIN:.0f} % of their size"
         mean, most, unit = self.moves
         place = ", ".join(map(str, self.farthest_voxel))
         moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
-        lost = f"; about folds that did not open, {small_percent(self.drawn_percent)} of them lost much of their motion"
-        changed = f"{small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
-        return f"{cause}: {changed}{lost if self.drawn_percent else ''}"
+        lost = (
+            f"; about folds that did not open, {drawn} of them lost much of their motion" if self.drawn_percent else ""
+        )
+        return f"{cause}: {changed} of the voxels were moved to mend that, by {moves}{lost}"
 
     def as_stored(self, shape: tuple[int, ...], mirrored: tuple[int, ...], order: Sequence[int]) -> "Repair":
         """The repair of images that are mirrored along some axes, and then have axis order[i] as axis i."""

@@ -126,21 +126,17 @@ class Grid:
 
     def matches(self, other: "Grid") -> bool:
         """Whether both grids have the same voxels: every corner within a hundredth of a voxel."""
-        apart = other.index(self.points(self.corners)) - self.corners if self.shape == other.shape else np.inf
+        corners = self.lattice(2)
+        apart = other.index(self.points(corners)) - corners if self.shape == other.shape else np.inf
         return bool(np.abs(apart).max() < MATCH_TOLERANCE_VOXELS)
-
-    @property
-    def corners(self) -> Float[ndarray, "n d"]:
-        """Indices of the voxels at the corners."""
-        return np.array(list(product(*((0.0, n - 1.0) for n in self.shape))))
 
     def overlaps(self, other: "Grid") -> bool:
         """Whether either grid has a voxel, out of a lattice of them, inside the other."""
         return any(b.holds(a.points(a.lattice())).any() for a, b in ((self, other), (other, self)))
 
-    def lattice(self) -> Float[ndarray, "n d"]:
-        """Indices of a few voxels along each axis, from the first to the last."""
-        return np.array(list(product(*(np.linspace(0, n - 1, 9) for n in self.shape))))
+    def lattice(self, count: int = 9) -> Float[ndarray, "n d"]:
+        """Indices of a few voxels along each axis, from the first to the last; of two, the corners."""
+        return np.array(list(product(*(np.linspace(0, n - 1, count) for n in self.shape))))
 
     def holds(self, points: Float[ndarray, "n d"]) -> Bool[ndarray, " n"]:
         """Which positions in the world, in LPS millimetres, lie in a voxel."""
@@ -200,7 +196,7 @@ def check_same_grid(name: str, own: Grid, image: str, grid: Grid, others: dict[s
 
     sizes = f"it has {text(own)}, and that grid has {text(grid)}"
     if text(own) == text(grid):
-        gap = np.linalg.norm(own.points(own.corners) - grid.points(own.corners), axis=1).max()
+        gap = np.linalg.norm(own.points(own.lattice(2)) - grid.points(own.lattice(2)), axis=1).max()
         sizes = f"both have {text(own)}, but turned or placed otherwise, up to {gap:.3g} mm apart"
     advice = "give the one that was drawn on this image, or resample it to that grid, to the nearest voxel"
     if fitting := next((other for other, each in (others or {}).items() if own.matches(each)), None):

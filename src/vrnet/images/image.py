@@ -35,7 +35,6 @@ UNITS_MS = {"sec": 1e3, "msec": 1.0, "usec": 1e-3}
 
 
 def grid_of(image: sitk.Image) -> Grid:
-    """Where the voxels of a SimpleITK image are."""
     return Grid(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
 
 
@@ -266,7 +265,6 @@ class Cine:
 
 
 def as_tensor(array: NDArray[Any] | Tensor) -> Tensor:
-    """A tensor with the values of an array of any layout and byte order."""
     if isinstance(array, Tensor):
         return array
     wide = np.float64 if array.dtype.kind == "f" and array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")

@@ -143,9 +143,8 @@ def read_cine(path: str | PathLike[str], series: str | None = None) -> Cine:
 
 
 def frames_of_axes(array: Shaped[ndarray, "..."], grid: Grid, path: Path) -> tuple[Shaped[ndarray, "..."], Grid, str]:
-    """The frames along the last axis, the grid of the others, and why they may be no frames.
-
-    The user is told where a third axis is taken for time; BadInput for a volume."""
+    """The frames along the last axis, the grid of the others, and why they may be no frames: of a file of three axes,
+    which the user is told is taken for a slice over time; BadInput for a volume."""
     while array.ndim > 4 and array.shape[-1] == 1:
         array, grid = array[..., 0], grid_in_space(grid, path)
     if array.ndim not in (3, 4):

@@ -55,12 +55,12 @@ def place_labels(labels: Image, grid: Grid, affine: Affine | None = None) -> Ima
     return labels if affine is None and labels.grid.matches(grid) else resample_labels(labels, grid, affine)
 
 
-def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarray, "*s"]:
-    """Which voxels of a grid lie, or are taken by an affine map, within an image whose own grid is given first."""
-    if affine is None and own.matches(grid):
+def coverage(own: Grid, grid: Grid, map_: Map = None) -> Bool[ndarray, "*s"]:
+    """Which voxels of a grid lie, or are taken by a map, within an image whose own grid is given first."""
+    if map_ is None and own.matches(grid):
         return np.ones(grid.shape, bool)
     everywhere = to_sitk(np.ones(own.shape, np.uint8), own)
-    return resample(everywhere, grid, affine, sitk.sitkNearestNeighbor, 0.0).astype(bool)
+    return resample(everywhere, grid, map_, sitk.sitkNearestNeighbor, 0.0).astype(bool)
 
 
 def match_histogram(image: Image, other: Image) -> Image:

@@ -1,6 +1,5 @@
-"""A transform in the world: x ↦ x + displacement(x), from a point of fixed to the same tissue in moving.
-
-Resampling, formats and the rule that nothing moves outside the grid are ITK's, as in every tool built on it."""
+"""A transform in the world: x ↦ x + displacement(x), from a point of fixed to the same tissue in moving. Resampling,
+formats and the rule that nothing moves outside the grid are ITK's, as in every tool built on it."""
 
 import re
 import struct
@@ -29,7 +28,7 @@ from vrnet.images.grid import Affine, Grid, checked_grid
 from vrnet.images.image import Image, as_float, as_labels, grid_of, to_sitk
 from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_name, check_numbers, given_image, read_voxels, write_sitk
 from vrnet.images.isolated import read_isolated
-from vrnet.images.resample import resample, resample_labels
+from vrnet.images.resample import coverage, resample, resample_labels
 from vrnet.vocabulary import Interpolation
 
 if TYPE_CHECKING:
@@ -162,8 +161,7 @@ def map_points(transform: sitk.Transform, x: Float[ndarray, "n d"]) -> Float[nda
 def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Transform) -> None:
     """An InputWarning where a transform takes nothing of the reference into an image."""
     is_seen = image.holds(map_points(transform, reference.points(reference.lattice()))).any()
-    everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
-    if not is_seen and not resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).any():
+    if not is_seen and not coverage(image, reference, transform).any():
         told = f"the transform leads to no place in {name}: the result is empty"
         warn_of_input(f"{told}. Check that it is the moving image, its header, and the order of transforms")
 
@@ -242,8 +240,7 @@ class Transform:
         return map_points(self.itk, x)
 
     def apply(self, image: ImageLike, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
-        """image(x + displacement(x)) on the reference grid (or this one), as float32; outside the image, its least
-        value."""
+        """image(x + displacement(x)) on the reference grid (or this one), as float32; outside, its least value."""
         image = given_image("the image", image)
         self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
@@ -252,8 +249,7 @@ class Transform:
         return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
 
     def apply_labels(self, labels: ImageLike, reference: Grid | None = None, smooth: bool = False) -> Image:
-        """The nearest label; or, smooth, the label of greatest weight by linear interpolation; 0 outside. Types are
-        kept."""
+        """The nearest label; or, smooth, that of greatest weight by linear interpolation; 0 outside. Types are kept."""
         labels, grid = as_labels(given_image("the label map", labels)), reference or self.grid
         self.check_dimension(labels.array.ndim, labels.name)
         warn_if_apart(labels.name, labels.grid, grid, self.itk)
@@ -285,7 +281,7 @@ class Transform:
         x, v = self.grid.voxels() - centre, self.displacement.reshape(d, -1).T
         slope = np.linalg.lstsq(x.T @ x, x.T @ (v - v.mean(0)), rcond=None)[0].T
         affine = Affine("affine", np.eye(d) + slope, v.mean(0), centre)
-        corners = self.grid.points(self.grid.corners)
+        corners = self.grid.points(self.grid.lattice(2))
         moved = np.linalg.norm(affine.points(corners) - corners, axis=1).max()
         reach = moved / np.linalg.norm(np.multiply(self.grid.shape, self.grid.spacing))
         return None if reach < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION else affine
@@ -429,8 +425,7 @@ def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
 
 
 def grid_of_range(there: Transform) -> Grid:
-    """Its own grid, turned and shifted by a large affine part, grown, eightfold at most, to hold every end of a
-    transform."""
+    """Its own grid, turned and shifted by a large affine part, and grown to hold every end of a transform."""
     affine = there.affine_part()
     frame = turned(affine, there.grid) if affine else there.grid
     index = frame.index(there.ends())

@@ -188,7 +188,6 @@ class Trainable(Method, Protocol):
 
 
 def suffix(width: int | None) -> str:
-    """How a name says the width, where it is not the paper's."""
     return "" if width is None else f"-w{width}"
 
 

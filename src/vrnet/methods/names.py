@@ -44,12 +44,9 @@ BUNDLED = {
 """Every model in the box that registers: its name, and a line on what it is."""
 ANATOMY = "anatomy"
 SEGMENTERS = {ANATOMY: "learned, in the box: finds RV, wall and LV in short-axis cine MR, in 2D"}
-NON_COMMERCIAL, SHARE_ALIKE = "CC BY-NC-SA 4.0, non-commercial", "CC BY-SA 4.0"
-LICENCES = {
-    SHORT_AXIS: NON_COMMERCIAL, SHORT_AXIS_CINE: NON_COMMERCIAL, ANATOMY: NON_COMMERCIAL,
-    "hippocampus": SHARE_ALIKE, "hippocampus-template": SHARE_ALIKE,
-}  # fmt: skip
-"""Those of the weights in the box, which are those of the images that they were made from."""
+# Those of the weights in the box, which are those of the images that they were made from.
+LICENCES = dict.fromkeys((SHORT_AXIS, SHORT_AXIS_CINE, ANATOMY), "CC BY-NC-SA 4.0, non-commercial")
+LICENCES |= dict.fromkeys(("hippocampus", "hippocampus-template"), "CC BY-SA 4.0")
 
 
 def is_bundled(name: str) -> bool:
@@ -185,7 +182,6 @@ def read_settings(settings: Iterable[str]) -> dict[str, object]:
 
 
 def missing_package(method: Method) -> str | None:
-    """The package that a method needs and that is not installed, if there is one."""
     return None if method.package is None or is_installed(method.package) else method.package
 
 

@@ -1,5 +1,4 @@
-"""The parameters of a method: printed in its name where they were changed, as in "TV-L1(lam=0.15)", and set by their
-names."""
+"""The parameters of a method: printed in its name where they were changed, and set by their names."""
 
 import ast
 import inspect
@@ -45,7 +44,6 @@ class PerDimension(Generic[T]):
 
 
 def value_in(parameter: T | PerDimension[T], d: int) -> T:
-    """The value of a parameter in d dimensions."""
     return (parameter.plane if d == 2 else parameter.volume) if isinstance(parameter, PerDimension) else parameter
 
 

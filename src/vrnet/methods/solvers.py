@@ -84,8 +84,7 @@ class Variational(Method):
         return self.solver(DATA_TERMS[self.data], d).to(device)
 
     def solver(self, data: DataTerm[Any], d: int) -> Solver:
-        """The solver with a data term, its own or one of other parameters: at every level a cascade, which starts the
-        next."""
+        """The solver with a data term, its own or another: at every level a cascade, which starts the next."""
         regularizer, lam, (first, last) = REGULARIZERS[self.regularizer], value_in(self.lam, d), value_in(self.theta, d)
         finest_warps = value_in(self.finest_warps, d) or self.warps
 

@@ -116,7 +116,6 @@ def read_card(path: Path) -> Card:
 
 @contextmanager
 def open_weights(path: Path) -> Iterator[tuple[TensorFile, Card]]:
-    """A file of weights and its card; BadInput unless there is one."""
     if not exists(path):
         raise BadInput(f"there is no {path}: check its name")
     if is_folder(path):

@@ -1,9 +1,7 @@
-"""P: from the coarsest level of a pyramid to the finest, a step of Algorithm 1 on images and learned features.
-
-At each level: the data step, u = v ∘ exp(G₁ ∗ δ), where δ is the move of the prox on [image, 0.2 tanh(A F)], F being
-features of one encoder for both images; then the denoiser, v = u ∘ exp(G₁ ∗ 2 net(F0, F1(x + u), how they correlate,
-u / 4, I0, I1(x + u))); then twice the resolution.
-"""
+"""P: from the coarsest level of a pyramid to the finest, a step of Algorithm 1 on images and learned features: the data
+step, u = v ∘ exp(G₁ ∗ δ), δ being the move of the prox on [image, 0.2 tanh(A F)] with features F of one encoder for
+both images; the denoiser, v = u ∘ exp(G₁ ∗ 2 net(F0, F1(x + u), how they correlate, u / 4, I0, I1(x + u))); then twice
+the resolution."""
 
 from itertools import pairwise, product
 from typing import Any

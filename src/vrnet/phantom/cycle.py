@@ -1,8 +1,6 @@
-"""A whole cardiac cycle: frames I_t, and the exact u_t with I_t(x + u_t(x)) = I_0(x).
-
-The anatomy A is a function of end-diastolic position, the motion φ_t a map in closed form: I_t = A ∘ φ_t⁻¹, then
-blurred and made noisy. Slices lie across the last axis, from base to apex, and tissue stays in its slice unless
-asked."""
+"""A whole cardiac cycle: frames I_t, and the exact u_t with I_t(x + u_t(x)) = I_0(x). The anatomy A is a function of
+end-diastolic position, the motion φ_t a map in closed form: I_t = A ∘ φ_t⁻¹, then blurred and made noisy. Slices lie
+across the last axis, from base to apex, and tissue stays in its slice unless asked."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -120,10 +118,9 @@ class Scanner:
 
 @dataclass(frozen=True)
 class Phantom:
-    """A pair on one grid: fixed is end-diastole (I0), moving is end-systole (I1).
-
-    The images share one scaling to [0, 1]; labels are 0 background, 1 RV, 2 Myo, 3 LV. What lies at x in fixed lies at
-    x + field(x), in voxels, in moving. The spacing is in mm."""
+    """A pair on one grid: fixed is end-diastole (I0), moving is end-systole (I1). They share one scaling to [0, 1];
+    labels are 0 background, 1 RV, 2 Myo, 3 LV. What lies at x in fixed lies at x + field(x), in voxels, in moving. The
+    spacing is in mm."""
 
     fixed: Float[Tensor, "1 1 *s"]
     moving: Float[Tensor, "1 1 *s"]
@@ -253,10 +250,9 @@ ANTERIOR_SEGMENTS = (1, 2, 7, 8, 13, 14)  # what the left anterior descending ar
 
 @dataclass(frozen=True)
 class Cycle:
-    """Frames of one beat on one grid; frame 0, end-diastole, is the reference.
-
-    Frames share one scaling to [0, 1]; labels are 0 background, 1 RV, 2 Myo, 3 LV. What lies at x in the reference lies
-    at x + u(x) in frame t, u being fields[t], in voxels. The spacing is in mm, times are in ms from the reference."""
+    """Frames of one beat on one grid; frame 0, end-diastole, is the reference. They share one scaling to [0, 1]; labels
+    are 0 background, 1 RV, 2 Myo, 3 LV. What lies at x in the reference lies at x + u(x) in frame t, u being fields[t],
+    in voxels. The spacing is in mm, times are in ms from the reference."""
 
     frames: Float[Tensor, "t *s"]
     labels: UInt8[Tensor, "*s"]

@@ -176,7 +176,6 @@ def possible_starts(level: Level) -> list[Affine]:
 
 
 def centre_of_mass(image: sitk.Image) -> Float[ndarray, " d"]:
-    """The mean place of the voxels, weighted by their intensities in [0, 1]."""
     weights = sitk.GetArrayFromImage(image).T.astype(np.float64)
     index = np.average(np.indices(weights.shape).reshape(weights.ndim, -1), axis=1, weights=weights.ravel())
     return grid_of(image).points(index[None])[0]

@@ -1,9 +1,8 @@
-"""I0 ≈ gain · I1 + offset: one image is the other in brighter or darker, as scanners and file formats may have it.
-
-A line is only used where it is far from what both phases of a scan show. It is the reduced major axis of the voxels
-that both images have, found anew with a weight 1 / (1 + (r/s)²) for each of them, r being its distance from the line:
-what moved, and an artefact, has little weight. In a small mask most of what is seen may have moved: there, a line that
-does not bring the ranges of the images closer is none. Of whole images, a range may be that of an artefact."""
+"""I0 ≈ gain · I1 + offset: one image is the other in brighter or darker, as scanners and file formats may have it. A
+line is only used where it is far from what both phases of a scan show. It is the reduced major axis of the voxels that
+both images have, found anew with a weight 1 / (1 + (r/s)²) for each of them, r being its distance from the line: what
+moved, and an artefact, has little weight. In a small mask most of what is seen may have moved: there, a line that does
+not bring the ranges of the images closer is none. Of whole images, a range may be that of an artefact."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -45,7 +44,6 @@ class Remap:
             raise BadInput(f"{self.gain:g} and {self.offset:g} are no gain and offset of intensities")
 
     def match(self, image: Values) -> Values:
-        """The image in the intensities of fixed."""
         return image * self.gain + self.offset
 
     def __str__(self) -> str:

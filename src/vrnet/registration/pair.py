@@ -273,9 +273,8 @@ class PairResult(ImagePair, Reportable[ImageLike]):
 
     @cached_property
     def compared(self) -> Bool[ndarray, "*s"] | None:
-        """The voxels inside both masks, before the transform (but after an affine start: headers may lie apart) and
-        after it; None for all. Masks without a common voxel are warned of, and all inside that of fixed are
-        compared."""
+        """The voxels inside both masks, before the transform (after an affine start: headers may lie apart) and after
+        it; None for all. Masks without a common voxel are warned of, and all inside that of fixed are compared."""
         if self.masks.is_everywhere:
             return None
         fixed = np.ones(self.grid.shape, bool) if self.masks.fixed is None else self.masks.fixed.array != 0
@@ -297,10 +296,8 @@ class PairResult(ImagePair, Reportable[ImageLike]):
         if self.masks.moving is not None:
             before = inside & (place_labels(self.masks.moving, self.grid).array != 0)
             return before if before.any() else inside, inside
-        everywhere = self.moving.with_array(np.ones(self.moving.grid.shape, np.uint8))
-        after = self.transform.apply_labels(everywhere, self.grid).array != 0
-        seen = inside & coverage(self.moving.grid, self.grid), inside & after
-        return seen if all(voxels.any() for voxels in seen) else (inside, inside)
+        before, after = (inside & coverage(self.moving.grid, self.grid, one) for one in (None, self.transform.itk))
+        return (before, after) if before.any() and after.any() else (inside, inside)
 
     @cached_property
     def regularity(self) -> dict[str, float]:

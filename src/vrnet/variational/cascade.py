@@ -1,9 +1,8 @@
 """Algorithm 1: v = init(I0, I1); then, N_warp times, linearise and take N_iter steps.
 
-There are two signatures. Initialisers, cascades and outside tools are (I0, I1, spacing, masks) -> u; spacing is the
-distance between voxel centres along each axis, in any unit, and without it voxels are cubes; without masks, all counts.
-Half steps, steps and everything between two linearisations are State -> State.
-"""
+Initialisers, cascades and outside tools are (I0, I1, spacing, masks) -> u; spacing is the distance between voxel
+centres along each axis, in any unit, and without it voxels are cubes; without masks, all counts. Half steps, steps and
+everything between two linearisations are State -> State."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

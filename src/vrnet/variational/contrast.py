@@ -1,9 +1,6 @@
-"""E[I1 | I0] and E[I0 | I1]: each of two images as the other would show it. Intensities are in [0, 1].
-
-The curves are learned where tissue is known even before the images are aligned: in regions that are flat in both. A
-curve that runs up and down has no inverse, so that one of the directions may say little; how far each is to be trusted
-is what its prediction explains.
-"""
+"""E[I1 | I0] and E[I0 | I1]: each of two images as the other would show it. Intensities are in [0, 1]. The curves are
+learned where tissue is known even before the images are aligned: in regions that are flat in both. A curve that runs up
+and down has no inverse; how far each is to be trusted is what its prediction explains."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -80,8 +77,7 @@ def normalised_mutual_information(counts: Float[Tensor, "b m n"]) -> tuple[Float
 
 
 def conditional_curve(y: Image, x: Image, bins: int, weight: Weight = None) -> Float[Tensor, "b bins"]:
-    """E[y | x] at the centres of the bins of x; each starts with one voxel of the mean of y, or rare values would
-    decide."""
+    """E[y | x] at the centres of the bins of x, each with one voxel of the mean of y, or rare values decide."""
     values = y.flatten(1)
     counts, sums = (torch.zeros(len(y), bins, dtype=torch.float64, device=y.device) for _ in range(2))
     for index, share in shares(x, bins):  # in double precision: single cannot count ten million voxels

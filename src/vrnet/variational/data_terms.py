@@ -1,13 +1,10 @@
-"""D(I1(x + u), I0): how unlike two images are. A data term is one object that knows all that is to be known of it.
+"""D(I1(x + u), I0): how unlike two images are. `linearize` expands it, `prox` solves the point-wise u-subproblem
+argmin_u D(ρ(u)) + θ/2 ∫|u − v|² in closed form, `value` is the density that the energy sums, `loss` what training
+minimises.
 
-`linearize` expands it, `prox` solves the point-wise u-subproblem argmin_u D(ρ(u)) + θ/2 ∫|u − v|² in closed form,
-`value` is the density that the energy sums, `loss` what training minimises. To add one, write its class and list it in
-DATA_TERMS: solvers, networks, energies, losses, names and commands then know it.
-
-L1 and L2 compare intensities, which must mean the same in both images; LNCC, MIND, NMI and Remap do not need that.
-ρ may have several channels (vector images: gradients, patches, features). The length |u − v| is taken in space, so that
-G, the gradient in space, stands where J would if voxels were cubes.
-"""
+L1 and L2 compare intensities, which must mean the same in both images; LNCC, MIND, NMI and Remap do not need that. ρ
+may have several channels (vector images: gradients, patches, features). The length |u − v| is taken in space, so that
+G, the gradient in space, stands where J would if voxels were cubes."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace

@@ -1,9 +1,7 @@
-"""Initialisers that the solvers start from: a coarser level of a pyramid, relearned contrasts, and a template.
-
-Coarse to fine, a level of the pyramid is an initialiser for the next. Through a template T, u = b ∘ a: from fixed to T
-by a, and on from there to moving by b. T is the mean of many images, each warped so that all lie alike: what only one
-of them shows is gone. w says how much T is to be heeded at a voxel: the more alike the images are there, the more.
-"""
+"""Initialisers that the solvers start from: a coarser level of a pyramid, relearned contrasts, and a template T,
+through which u = b ∘ a: from fixed to T by a, and on to moving by b. T is the mean of many images, each warped so that
+all lie alike: what only one of them shows is gone. w says how much T is to be heeded at a voxel: as far as the images
+are alike there."""
 
 from collections.abc import Callable
 

@@ -1,10 +1,8 @@
-"""ρ(u) = ρ(u^ω) + ⟨J, u − u^ω⟩: the first-order Taylor expansion of the difference of two images.
+"""ρ(u) = ρ(u^ω) + ⟨J, u − u^ω⟩: the first-order Taylor expansion of the difference of two images. For intensities
+ρ(u^ω) = I1(x + u^ω) − I0 and J = ∇I1(x + u^ω); of several channels, or of others that a data term compares, there are
+as many.
 
-For plain intensities ρ(u^ω) = I1(x + u^ω) − I0 and J = ∇I1(x + u^ω). Images may have several channels, and a data term
-may compare other channels of them than their intensities; then ρ and J have as many.
-
-Lengths are in space, where the shortest edge of a voxel counts as 1: |u|² = Σ (h_i u_i)².
-"""
+Lengths are in space, where the shortest edge of a voxel counts as 1: |u|² = Σ (h_i u_i)²."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

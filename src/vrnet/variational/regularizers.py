@@ -1,12 +1,8 @@
-"""R(u): how rough a field is. A regulariser is one object that knows all that is to be known of it.
+"""R(u): how rough a field is. `prox` solves the v-subproblem argmin_v w R(v) + 1/2 ∫|v − u|², `value` is the density
+that the energy sums, `loss` what training weighs with α, `strength` the w that λ and θ come to.
 
-`prox` solves the v-subproblem argmin_v w R(v) + 1/2 ∫|v − u|², `value` is the density that the energy sums, `loss` what
-training weighs with α, `strength` the w that λ and θ come to. To add one, write its class and list it in REGULARIZERS:
-solvers, energies, losses, names and commands then know it.
-
-R and lengths are taken in space, where the shortest edge of a voxel counts as 1: component i of the field is
-v_i = h_i u_i there, and a difference along axis j is divided by h_j.
-"""
+R and lengths are taken in space, where the shortest edge of a voxel counts as 1: component i of the field is v_i = h_i
+u_i there, and a difference along axis j is divided by h_j."""
 
 from abc import abstractmethod
 from dataclasses import dataclass

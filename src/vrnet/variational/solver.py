@@ -36,9 +36,8 @@ class Energy:
         return self.of(self.data.value(I1w, I0, h, weight), u, h, weight)
 
     def of(self, D: Density, u: Field, h: RelativeSpacing, weight: Weight = None) -> Energies:
-        """E(u), given the data term at every voxel. Under a weight λR counts as much beside D as in the steps, and a
-        field that leaves nothing to compare is worse than any other: nothing unlike must not be as good as all
-        alike."""
+        """E(u), given the data term at every voxel. Under a weight λR counts as much beside D as in the steps. A field
+        that leaves nothing to compare is worst: nothing unlike must not be as good as all alike."""
         rough = self.regularizer.value(u, h)
         if weight is None:
             return D.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
@@ -79,8 +78,7 @@ class Solver(nn.Module):
         yield v, self.energy.data.value(warp(I1, v), I0, h, masks and masks.weight(v))
 
     def descend(self, I0: Images, I1: Images, spacing: Spacing = None, masks: Masks | None = None) -> Descent:
-        """Refine the initial field until the energy of every pair has settled; of which nothing is compared, at rest,
-        at 0."""
+        """Refine the initial field until every pair's energy has settled; where nothing is compared, 0, at rest."""
         d = I0.dim() - 2
         best, h = I0.new_zeros(()).expand(len(I0), d, *I0.shape[2:]), relative_spacing(spacing, d)  # without memory
         lowest = self.energy(I0, I1, best, h, masks and masks.weight(best))
