@@ -177,7 +177,10 @@ def keep_wall_area(
         radius, angle = ring.polar(at * np.array(stack.spacing))
         depth = ring.depth(radius, angle)
         fade = np.clip(1 - (depth - LINEAR_TO) / REACH, 0, 1)
-        g, shift = depth.clip(0, LINEAR_TO) * fade**2 * (3 - 2 * fade), (s[:, None, None] * away[1:]).reshape(-1, ANGLES)
+        g, shift = (
+            depth.clip(0, LINEAR_TO) * fade**2 * (3 - 2 * fade),
+            (s[:, None, None] * away[1:]).reshape(-1, ANGLES),
+        )
         along = [np.interp(angle, ring_angles(), each, period=2 * np.pi) for each in shift]
         added = (np.stack(along) * g).reshape(len(fields), 2, *shown)
         for c, axis in enumerate(stack.order[:2]):
@@ -188,7 +191,6 @@ def keep_wall_area(
 
 def enclosed(a: Float[ndarray, "f 2 a"], b: Float[ndarray, "f 2 a"]) -> Float[ndarray, " f"]:
     """½ ∮ a × db, symmetric in closed lines a and b: of a line with itself the area inside."""
-
 
     def half(p: Float[ndarray, "f 2 a"], q: Float[ndarray, "f 2 a"]) -> Float[ndarray, " f"]:
         ahead = np.roll(q, -1, -1)

@@ -138,7 +138,7 @@ def fit(
                 flips_in_training=settings.mirrors,
                 channels="anatomy" if segmenters else "",
                 segmenter=SEGMENTER if segmenters else "",
-                cross_fitted=segmenters.cross_fitted if segmenters else None,
+                cross_fitted=True if segmenters else None,
                 started_from=f"{Path(str(start_from)).name} ({start_card.trained_on})" if start_card else "",
                 **made_by_fields(made_by),
             )  # fmt: skip
