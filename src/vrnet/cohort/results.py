@@ -63,16 +63,11 @@ def stamp(path: str) -> list[str | int] | None:
 
 def digest(path: str) -> str:
     """The SHA-256 of a file; of several files, that of their names and contents."""
-    try:
-        files = files_of(path)
-        if files == [path]:
-            return sha256(Path(path))
-        lines = (f"{os.path.relpath(file, path)}\0{sha256(Path(file))}\n" for file in files)
-        return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no {error.filename or path}: check its name") from error
-    except OSError as error:
-        raise BadInput(f"cannot read {path} ({error.strerror}): check your permission") from error
+    files = files_of(path)
+    if files == [path]:
+        return sha256(Path(path))
+    lines = (f"{os.path.relpath(file, path)}\0{sha256(Path(file))}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def look_at_inputs(subject: Subject, look: Look) -> Inputs:
