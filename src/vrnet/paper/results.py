@@ -188,7 +188,6 @@ class Results:
             return [{key: float(value) for key, value in row.items()} for row in rows]
 
     def is_trained(self, entry: Entry) -> bool:
-        """Whether the training is over: its last step was validated, and its weights are there."""
         folder = self.run_folder(entry)
         if entry.training is None or not ((folder / WEIGHTS).is_file() and (folder / METRICS).is_file()):
             return False
@@ -256,7 +255,6 @@ class Study:
 
     @cached_property
     def training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:
-        """The subjects to train on, and those to validate on."""
         purpose = self.results.budget.trained_as.get(self.data, "training")
         return self.split("train", purpose), self.split("val", "evaluation")
 

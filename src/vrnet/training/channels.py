@@ -38,8 +38,6 @@ SIDES = "fixed", "moving"
 
 @dataclass(frozen=True)
 class Segmenters:
-    """Files of weights of the networks that make channels."""
-
     all: Path  # the one that was trained on all subjects: that of use
     halves: tuple[Path, Path]  # those that were trained on each half of them, as `half_of` says
 
@@ -70,7 +68,6 @@ def half_of(subject: str, subjects: list[str]) -> int:
 
 
 def subjects_of(part: str, train: PreparedSplit) -> PreparedSplit:
-    """The subjects that a segmenter is trained on."""
     if part == ALL:
         return train
     if len(train.names) < 2:
@@ -110,7 +107,6 @@ def take_over(source: Path, folder: Path, train: PreparedSplit, val: PreparedSpl
 
 
 def take_channels(method: Trainable, count: int) -> Trainable:
-    """The method for images with so many further channels."""
     if "channels" not in (field.name for field in fields(method)):  # type: ignore[arg-type]
         raise BadInput(f"{method} takes no further channels: train a pyramid, such as P-L2, or leave out `channels`")
     if method.channels not in (0, count):

@@ -60,8 +60,6 @@ REPORT_EVERY_SECONDS = 0.5  # how often whoever watches hears of the training: e
 
 @dataclass(frozen=True)
 class TrainingStatus:
-    """Where training stands."""
-
     step: int
     steps: int
     loss: float
@@ -246,7 +244,6 @@ class RecomputedCascade(nn.Module):
 
 
 def check_lightning() -> None:
-    """BadInput where Lightning, which training needs, is not installed."""
     try:
         import lightning.fabric  # noqa: F401
     except ImportError as error:
@@ -427,5 +424,4 @@ def validate(model: nn.Module, prepared: PreparedSplit, loss: AnyLoss, device: t
 
 
 def thetas(model: nn.Module) -> list[float]:
-    """θ of each data step."""
     return [log.exp().item() for name, log in model.named_parameters() if name.endswith("log_theta")]
