@@ -428,10 +428,6 @@ def test_channels_are_cross_fitted_kept_and_used_again(train, vrnet, data, heart
 
     again, _ = train("again", *ANATOMY[:2], "--segmenters", folder / "anatomy", method="P-L2-w2")
     assert same(folder, again)
-    one, _ = train("one", *ANATOMY[:2], "--segmenters", folder / "anatomy", "--no-cross-fit", method="D-L2-1x1-w2")
-    assert config(one)["method"] == "D-L2-1x1-c3-w2"
-    assert file_names(one / "anatomy") == {"all", "probabilities.npz"}
-    assert read_card(one / "weights.safetensors").cross_fitted is False
 
 
 @pytest.mark.release
@@ -453,7 +449,6 @@ def test_two_processes_share_channels(train, data, tmp_path):
         ("VoxelMorph-w2", ("--channels", "anatomy"), "VoxelMorph-w2 takes no further channels"),
         ("P-L2-c3-w2", (), "takes images with 3 further channels, and these have 0"),
         ("P-L2-w2", ("--segmenters", "runs"), "--segmenters"),
-        ("P-L2-w2", ("--no-cross-fit",), "--no-cross-fit"),
         ("P-L2-w2", ("--channels", "anatomy", "--segmenters", "nowhere"), "there is no nowhere"),
     ],
 )

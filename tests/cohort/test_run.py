@@ -149,7 +149,7 @@ def test_an_input_that_is_replaced_meanwhile_is_a_failure_and_then_done(tmp_path
 def test_a_missing_input_is_a_failure_that_does_not_count_once_it_is_there(tmp_path):
     task, one = make_task(tmp_path / "out"), Subject("s1", {"fixed": str(tmp_path / "s1.nii")})
     outcome = task(one)
-    assert (outcome.status, "there is no" in outcome.reason) == ("failed", True)
+    assert (outcome.status, "No such file" in outcome.reason) == ("failed", True)
     subject(tmp_path)
     assert Survey(task.folder, task.recipe).state(one).kind == "to do"
 

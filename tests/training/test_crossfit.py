@@ -57,11 +57,6 @@ def test_each_segmenter_is_trained_on_its_half_and_none_sees_whose_channels_it_m
     assert found.file_for("patient5", splits[0].names) == tmp_path / "all" / "weights.safetensors"
 
 
-def test_without_cross_fitting_one_segmenter_is_trained(splits, tmp_path):
-    assert not train(splits, tmp_path, cross_fitted=False).cross_fitted
-    assert [path.name for path in tmp_path.iterdir()] == ["all"]
-
-
 @pytest.mark.release
 def test_a_stopped_cross_fitting_goes_on_to_the_same_bits(splits, tmp_path, eager, stop_at):
     device = torch.device("cpu")
@@ -77,23 +72,21 @@ def test_a_stopped_cross_fitting_goes_on_to_the_same_bits(splits, tmp_path, eage
 
 
 def test_segmenters_of_another_run_are_copied_once(splits, other, tmp_path):
-    found = take_over(other, tmp_path / "run", *splits, True)
+    found = take_over(other, tmp_path / "run", *splits)
     assert [path.read_text() for path in (*found.halves, found.all)] == [*PARTS]
-    assert take_over(tmp_path / "run", tmp_path / "third", *splits, True).cross_fitted
+    assert take_over(tmp_path / "run", tmp_path / "third", *splits)
     (other / "1" / "weights.safetensors").write_text("others")
     with pytest.raises(BadInput, match="has other segmenters than"):
-        take_over(other, tmp_path / "run", *splits, True)
+        take_over(other, tmp_path / "run", *splits)
 
 
 def test_segmenters_that_have_seen_what_they_are_shown_are_refused(splits, other, hearts, tmp_path):
-    """Another list of subjects has other halves; and validation is unseen, cross-fitted or not."""
+    """Another list of subjects has other halves; and validation is unseen."""
     one_more = hearts(2, [3, 0, 2, 1])
     with pytest.raises(BadInput, match=r"was trained on patient[023], whose channels it is to make"):
-        take_over(other, tmp_path / "run", one_more, splits[1], True)
-    take_over(other, tmp_path / "all", one_more, splits[1], False)
-    for cross_fitted in (True, False):
-        with pytest.raises(BadInput, match="was trained on patient0"):
-            take_over(other, tmp_path / "run", hearts(2, [2, 3]), replace(hearts(2, [0]), split="val"), cross_fitted)
+        take_over(other, tmp_path / "run", one_more, splits[1])
+    with pytest.raises(BadInput, match="was trained on patient0"):
+        take_over(other, tmp_path / "run", hearts(2, [2, 3]), replace(hearts(2, [0]), split="val"))
     assert not (tmp_path / "run").exists()
 
 

@@ -88,6 +88,5 @@ def name_tracking(folder: Path, subject: Subject, reference: int, frames: int) -
 
 
 def rename(folder: Path, subject: Subject, name: str, form: str, **spaces: str) -> None:
-    """Give a file the name that a form makes, if it is there."""
     if (folder / name).exists():
         (folder / name).rename(folder / form.format(subject=subject.name, **spaces))

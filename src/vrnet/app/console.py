@@ -124,7 +124,6 @@ def stage_progress() -> Iterator[Stage]:
 
 @contextmanager
 def cohort_progress() -> Iterator[Callable[["Tally"], None]]:
-    """A function that shows how far a cohort is."""
     columns = progress.BarColumn(20), progress.TextColumn("{task.fields[line]}", markup=False)
     with progress_bar(*columns, line=lambda now: str(now.fields["line"])) as (bar, task):
 
@@ -147,7 +146,6 @@ def tally_line(tally: "Tally", per_second: float | None) -> str:
 
 @contextmanager
 def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
-    """A function that shows the status of a training run."""
     texts = [progress.TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[line]}")]
     columns = texts[0], progress.BarColumn(12), texts[1], progress.TimeRemainingColumn()
     with progress_bar(*columns, line=lambda now: str(now.fields["line"])) as (bar, task):

@@ -68,7 +68,6 @@ MIN_COLUMNS, MAX_COLUMNS = 40, 100
 
 
 def main() -> None:
-    """Run the command that the process was started with, and exit with its status."""
     gc.disable()  # until libraries are loaded: what they make stays, and looking through it takes a tenth of the time
     status = 0
     try:
@@ -99,7 +98,6 @@ def main() -> None:
 
 
 def run(words: list[str]) -> None:
-    """Do what the words after `vrnet` ask for."""
     if not words or words[0] == "--version":
         from vrnet.provenance import __version__
 
@@ -178,7 +176,6 @@ def describe(error: BaseException, command: str = "") -> tuple[str, int]:
 
 
 def print_error(message: str) -> None:
-    """Print a line on the error stream, if it can be."""
     from vrnet.app.console import error_screen
 
     with suppress(OSError):

@@ -90,7 +90,6 @@ def print_table(rows: Iterable[tuple[str, ...]], *columns: str) -> None:
 
 
 def readiness(method: "Method") -> str:
-    """Whether all that a method needs is installed."""
     from vrnet.methods.names import missing_package
 
     needed = missing_package(method)

@@ -121,7 +121,6 @@ class Paper:
 
 
 def make_table(asked: Paper, stage: Stage, say: "Say") -> tuple["Table", list[Path]]:
-    """A table, and the files that it was written to."""
     from vrnet.paper.specs import TABLES
     from vrnet.paper.tables import OTHER_TABLES, build_table
 

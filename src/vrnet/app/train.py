@@ -78,8 +78,6 @@ class Train:
     """Take the segmenters of another run, from its folder anatomy."""
     segmenter_steps: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """How long each segmenter is trained; 5000 steps where not given, 3000 in 3D."""
-    cross_fit: bool = True
-    """With --no-cross-fit, one segmenter makes the channels of all subjects."""
     resume: bool = False
     """Continue the run in RUN."""
     devices: int = 1
@@ -105,8 +103,8 @@ class Train:
         from vrnet.variational.cascade import Cascade, no_motion
 
         method = parse_trainable(self.method, self.settings)
-        if self.channels == "none" and (self.segmenters or self.segmenter_steps or not self.cross_fit):
-            told = "--segmenters, --segmenter-steps and --no-cross-fit are for training with channels"
+        if self.channels == "none" and (self.segmenters or self.segmenter_steps):
+            told = "--segmenters and --segmenter-steps are for training with channels"
             raise BadInput(f"{told}: add --channels anatomy, or leave them out")
         if self.channels == "anatomy":
             take_channels(method, method.channels)
@@ -163,7 +161,7 @@ class Train:
 
         folder, where = self.out / "anatomy", (self.device_options.device, self.devices, self.nodes)
         if self.segmenters is not None:
-            segmenters = take_over(self.segmenters, folder, train, val, self.cross_fit)
+            segmenters = take_over(self.segmenters, folder, train, val)
         else:
             one = Segmenter(len(train.structures))
             changes = {"seed": training.seed, "precision": training.precision}
@@ -171,7 +169,7 @@ class Train:
                 changes["steps"] = self.segmenter_steps
             how = settings(one, "auto", train, changes)
             trained = crossfit(
-                one, train, val, how, folder, cross_fitted=self.cross_fit, bar=console.training_bar,
+                one, train, val, how, folder, bar=console.training_bar,
                 **dict(zip(("device", "devices", "nodes"), where, strict=True)), resume=self.resume,
             )  # fmt: skip
             if trained is None:

@@ -63,20 +63,14 @@ def stamp(path: str) -> list[str | int] | None:
 
 def digest(path: str) -> str:
     """The SHA-256 of a file; of several files, that of their names and contents."""
-    try:
-        files = files_of(path)
-        if files == [path]:
-            return sha256(Path(path))
-        lines = (f"{os.path.relpath(file, path)}\0{sha256(Path(file))}\n" for file in files)
-        return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no {error.filename or path}: check its name") from error
-    except OSError as error:
-        raise BadInput(f"cannot read {path} ({error.strerror}): check your permission") from error
+    files = files_of(path)
+    if files == [path]:
+        return sha256(Path(path))
+    lines = (f"{os.path.relpath(file, path)}\0{sha256(Path(file))}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def look_at_inputs(subject: Subject, look: Look) -> Inputs:
-    """The stamps, or the SHA-256, of all inputs of a subject."""
     see = stamp if look == "stamp" else digest
     return {column: see(path) for column, path in subject.files.items()} | subject.values
 
@@ -105,8 +99,6 @@ BEGUN = "~"  # ends the subject's name in the names of folders in .working; no s
 
 
 class CohortFolder:
-    """The places in a cohort's folder, and the names in them."""
-
     def __init__(self, path: Path, results: str = "subjects") -> None:
         self.path, self.results = path, results  # "." where results lie in the folder itself
         self.subjects, self.failures, self.working = path / results, path / FAILURES, path / ".working"
@@ -135,13 +127,11 @@ class CohortFolder:
         return {place.partition(BEGUN)[0] for place in names_in(self.working) if BEGUN in place}
 
     def clear(self, names: Collection[str]) -> None:
-        """Remove what is in .working of subjects that have ended."""
         for place in names_in(self.working):
             if place.partition(BEGUN)[0] in names:
                 shutil.rmtree(self.working / place, ignore_errors=True)
 
     def names_of_results(self) -> set[str]:
-        """The subjects that have a folder."""
         return {name for name in names_in(self.subjects) if not name.startswith(".")}
 
     def names_of_failures(self) -> set[str]:
@@ -162,7 +152,6 @@ def names_in(folder: Path) -> list[str]:
 
 
 def read_record(path: str) -> Record | None:
-    """A record; None if there is no such file, or a damaged one."""
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=Record)
@@ -268,7 +257,6 @@ class Plan:
 
 
 def make_plan(folder: CohortFolder, subjects: Iterable[Subject], recipe: Recipe) -> Plan:
-    """Sort the subjects by what the folder says of them."""
     plan, survey = Plan(begun=folder.begun()), Survey(folder, recipe)
     places = {"done": plan.done, "failed": plan.failed, "to do": plan.new}
     for one in subjects:

@@ -35,8 +35,6 @@ Work = Callable[[Subject, Path], Row]
 
 
 class Outcome(NamedTuple):
-    """What came of a subject."""
-
     name: str
     status: Literal["done", "failed", "begun"]  # begun: another process is at it, or was killed during it
     reason: str = ""
@@ -124,7 +122,6 @@ class Task:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a subject could not be done, in one line."""
     if isinstance(error, BadInput):
         return str(error)
     if isinstance(error, MemoryError):
@@ -137,8 +134,6 @@ def reason_of(error: BaseException) -> str:
 
 @dataclass
 class Tally:
-    """How far a run is."""
-
     total: int
     done: int = 0
     reasons: dict[str, str] = field(default_factory=dict)  # why subjects could not be done, by name
@@ -179,7 +174,6 @@ def run_tasks(
 
 
 def run_here(task: Task, subjects: Sequence[Subject], is_last: bool, tally: Tally) -> Iterator[Outcome]:
-    """Do the subjects in this process, one after the other."""
     return (task(one, is_last) for one in subjects)
 
 

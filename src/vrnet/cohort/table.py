@@ -19,8 +19,6 @@ FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES
 
 @dataclass(frozen=True)
 class ListKind:
-    """What the rows of a list name."""
-
     needed: tuple[str, ...]  # the files without which there is nothing to do
     optional: tuple[str, ...]  # files that may be given, too
     noun: str
@@ -41,8 +39,6 @@ CINES = ListKind(("cine",), ("labels",), "cines", ("frame",))
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One row of a list."""
-
     name: str
     files: dict[str, str]  # {column: absolute path} of the files that the row names
     carried: tuple[str, ...] = ()  # the cells of the further columns
@@ -50,7 +46,6 @@ class Subject:
     """{column: value} of what the result depends on beside files, such as the frame that labels belong to."""
 
     def path(self, column: str) -> Path | None:
-        """The file in a column, if there is one."""
         return Path(self.files[column]) if column in self.files else None
 
     @property
@@ -134,7 +129,6 @@ def is_folder_name(name: str) -> bool:
 
 
 def find_missing(subjects: Iterable[Subject]) -> dict[str, str]:
-    """{name: file} of each subject that names files that are not there, the first of them. No file is looked into."""
     missing = {}
     for one in subjects:
         if file := next((file for file in one.files.values() if not os.path.exists(file)), None):

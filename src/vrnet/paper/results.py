@@ -188,7 +188,6 @@ class Results:
             return [{key: float(value) for key, value in row.items()} for row in rows]
 
     def is_trained(self, entry: Entry) -> bool:
-        """Whether the training is over: its last step was validated, and its weights are there."""
         folder = self.run_folder(entry)
         if entry.training is None or not ((folder / WEIGHTS).is_file() and (folder / METRICS).is_file()):
             return False
@@ -196,28 +195,21 @@ class Results:
 
     def check_settings(self, entry: Entry) -> None:
         """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""
-        if self.has(entry):
-            in_name = {*entry.method.fixed_parameters, "window"}  # which was a parameter in version 0.5, never used
-            config = self.run(entry).config
-            asked, kept = (
-                {name: value for name, value in found.items() if name not in in_name}
-                for found in (method_settings(entry.method, self.d), config.get("settings") or {})
-            )
-            if (config["method"], kept) != (entry.name, asked):
-                raise BadInput(f"{self.folder(entry)} is of another {entry.name}: remove it, or choose another `out`")
-        if entry.training is None:
-            return
-        path, settings = self.run_folder(entry) / CONFIG, json_ready(asdict(entry.training))
+        path, advice = self.run_folder(entry) / CONFIG, "remove it, or choose another `out`"
         with self._reading(entry):
-            measured = [self.run(entry).config["training"]] if self.has(entry) else []
-            trained = [read_json(path)["training"]] if exists(path) else []
-            every = [fill_settings(kept) for kept in measured + trained]
+            known = [self.run(entry).config] if self.has(entry) else []
+            trained = [read_json(path)] if entry.training and exists(path) else []
+            every = [fill_settings(config["training"]) for config in known + trained if entry.training]
+        for config in known:
+            in_name = {*entry.method.fixed_parameters, "window"}  # which was a parameter in version 0.5, never used
+            settings = method_settings(entry.method, self.d), config.get("settings") or {}
+            asked, kept = ({name: one[name] for name in one if name not in in_name} for one in settings)
+            if (config["method"], kept) != (entry.name, asked):
+                raise BadInput(f"{self.folder(entry)} is of another {entry.name}: {advice}")
         for kept in every:
-            differ = [f"{key} {kept[key]}, not {value}" for key, value in settings.items() if kept[key] != value]
-            if differ:
-                raise BadInput(
-                    f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose another `out`"
-                )
+            wanted = json_ready(asdict(cast(Training, entry.training)))
+            if differ := [f"{key} {kept[key]}, not {value}" for key, value in wanted.items() if kept[key] != value]:
+                raise BadInput(f"{self.folder(entry)} was trained with {'; '.join(differ)}: {advice}")
 
     @contextmanager
     def _reading(self, entry: Entry) -> Iterator[None]:
@@ -263,7 +255,6 @@ class Study:
 
     @cached_property
     def training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:
-        """The subjects to train on, and those to validate on."""
         purpose = self.results.budget.trained_as.get(self.data, "training")
         return self.split("train", purpose), self.split("val", "evaluation")
 

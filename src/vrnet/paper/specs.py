@@ -74,7 +74,6 @@ class Value:
 
     @classmethod
     def parse(cls, text: str) -> "Value":
-        """The value that is printed so."""
         found = re.fullmatch(r"(\d*\.\d+)(?:\((\d*\.\d+)\))?", text)
         if found is None:
             raise ValueError(f'"{text}" is not a mean and a standard deviation')

@@ -58,7 +58,6 @@ class Table:
         return lines
 
     def markdown(self) -> str:
-        """Title, table and notes."""
         head, *rows = self.lines()
         lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
         table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -76,7 +75,6 @@ class Table:
         return csv_text(zip(*columns, strict=True))
 
     def write(self, folder: Path, name: str) -> list[Path]:
-        """Write NAME.md and NAME.csv."""
         texts = {".md": self.markdown(), ".csv": self.comma_separated()}
         for suffix, text in texts.items():
             write_bytes(text.encode(), folder / f"{name}{suffix}")
@@ -354,14 +352,12 @@ def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
 
 
 def seconds_per_pair(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
-    """What was measured, to three digits."""
     key = file_name(method), shape_text((budget.phantoms or TIMED_PHANTOMS)[d].shape)
     known = [row["seconds"] for row in read_times(out, device) if (row["method"], row["shape"]) == key]
     return f"{known[0]:.3g}" if known else None
 
 
 def read_times(out: Path, device: str) -> list[Row]:
-    """One row per method and shape."""
     path = out / "runtime" / f"{device}.csv"
     rows = read_rows(path, "one row per method and shape") if exists(path) else []
     try:

@@ -33,7 +33,6 @@ class Picture(Figure):
 
 
 def data_address(file: bytes, kind: str = "png") -> str:
-    """A file written out in the page itself."""
     return f"data:image/{kind};base64,{b64encode(file).decode()}"
 
 
@@ -141,7 +140,6 @@ TEMPLATES.filters["break_at_slashes"] = lambda text: Markup(re.sub("([/_])", r"\
 
 
 def render_template(file: str, /, **values: Any) -> str:
-    """The page that a file of `web` makes of these values."""
     return TEMPLATES.get_template(file).render(**values)
 
 

@@ -170,7 +170,6 @@ def show_jacobian(ax: Axes, deformed: Deformation, bar: bool = True) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the suffix of the file names."""
     picture = BytesIO()
     figure.savefig(picture, dpi=130, format=path.suffix.removeprefix("."))
     write_bytes(picture.getvalue(), path)

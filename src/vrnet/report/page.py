@@ -2,17 +2,17 @@
 
 import gzip
 from base64 import b64encode, b85encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
-from itertools import count, repeat
-from math import isfinite, isnan, prod
+from itertools import count
+from math import isfinite, prod
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Shaped, UInt8
+from jaxtyping import Bool, Float, UInt8
 from numpy import ndarray
 
 from vrnet.data.labels import label_text
@@ -211,9 +211,8 @@ def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] 
     if len(pair.label_maps) == 3 and slices.colours:
         before, overlap = slice_overlap(slices, "moving"), slice_overlap(slices, "warped")
         if len(overlap.dice) <= MAX_STRUCTURES:
-            labels = zip(slices.colours.items(), overlap.dice, overlap.one_sided, strict=True)
-            for (k, colour), dice, one_sided in labels:
-                rows.append(measure(f"Dice {label_text(k, names)}", dice, colour=colour, one_sided=one_sided))
+            for (k, colour), dice in zip(slices.colours.items(), overlap.dice, strict=True):
+                rows.append(measure(f"Dice {label_text(k, names)}", dice, colour=colour))
         if len(overlap.dice) > 1:
             rows.append(measure("Dice, mean", overlap.means))
         rows.append(measure("Dice, mean, before", before.means, in_strip=False))
@@ -237,25 +236,18 @@ def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] 
     elif not np.isnan(alike).all():
         worst, least = int(np.nanargmin(alike)), float(np.nanmin(alike))
         why = f"lowest correlation of fixed and warped, {number(least)}"
-    has_one_sided = overlap is not None and bool((overlap.one_sided != "").any())
-    return {"measures": rows, "worst": worst, "why": why, "has_one_sided": has_one_sided}
+    return {"measures": rows, "worst": worst, "why": why}
 
 
 def measure(
-    name: str, values: Float[ndarray, " n"], highest: float = 1.0, colour: str = "", in_strip: bool = True,
-    one_sided: Iterable[str] = repeat(""),
-) -> dict[str, Any]:  # fmt: skip
-    """A measure of every slice, as text, as a part of the highest value, and to sort by; `one_sided` says which mask
-    alone shows a structure: an overlap of 0 would blame the registration for where a mask ends."""
-    cells = []
-    for value, side in zip(values.tolist(), one_sided, strict=False):
-        known = None if isnan(value) else value
-        cells.append({
-            "text": f"only in {side}" if side else number(known),
-            "part": None if known is None else round(min(1.0, max(0.0, known / (highest or 1.0))), 3),
-            "value": None if known is None else round(known, 6),
-            "is_one_sided": bool(side),
-        })  # fmt: skip
+    name: str, values: Float[ndarray, " n"], highest: float = 1.0, colour: str = "", in_strip: bool = True
+) -> dict[str, Any]:
+    """A measure of every slice, as text, as a part of the highest value, and to sort by."""
+    cells: list[dict[str, Any]] = [{"text": number(None), "part": None, "value": None} for _ in values]
+    for k in np.flatnonzero(~np.isnan(values)):
+        x = float(values[k])
+        part = round(min(1.0, max(0.0, x / (highest or 1.0))), 3)
+        cells[k] = {"text": number(x), "part": part, "value": round(x, 6)}
     return {"name": name, "cells": cells, "colour": colour, "in_strip": in_strip}
 
 
@@ -264,7 +256,6 @@ class Overlap(NamedTuple):
 
     dice: Float[ndarray, "l n"]
     means: Float[ndarray, " n"]  # over the labels that both masks show
-    one_sided: Shaped[ndarray, "l n"]  # which mask alone shows a label: fixed, moving or neither
     is_ranked: Bool[ndarray, " n"]  # whether both masks show enough of a slice to call it better than another
 
 
@@ -277,17 +268,16 @@ def slice_overlap(slices: PageSlices, role: str) -> Overlap:
         np.stack([(map_ == k).any((0, 1)) for k in labels]) for map_ in (fixed, moving, other)
     )
     is_within = np.abs(pair.field[2]).max() < STILL_VOXELS
-    found = in_other | in_moving if is_within else in_other
-    only_fixed = in_fixed & ~found
-    only_other = in_other & ~in_fixed
-    dice = np.where(only_fixed | only_other, np.nan, dice_by_slice(fixed, other, labels, 2))
+    # an overlap of 0 where one map alone shows a label would blame the registration for where a map ends
+    is_one_sided = in_fixed != (in_other | (in_moving & in_fixed) if is_within else in_other)
+    dice = np.where(is_one_sided, np.nan, dice_by_slice(fixed, other, labels, 2))
     with np.errstate(invalid="ignore"):
         means = np.nansum(dice, 0) / np.isfinite(dice).sum(0)
     counts = np.stack([(map_ != 0).sum((0, 1)) for map_ in (fixed, other)])
     is_ranked = (counts >= np.maximum(LEAST_PART * counts.max(1, keepdims=True), 1)).all(0)
     if pair.mask is not None:
         is_ranked &= slices.take(pair.mask).any((0, 1))
-    return Overlap(dice, means, np.select([only_fixed, only_other], ["fixed", "moving"], ""), is_ranked)
+    return Overlap(dice, means, is_ranked)
 
 
 def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | None = None) -> Path:

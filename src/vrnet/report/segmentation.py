@@ -83,27 +83,11 @@ def curves_figure(found: Segmentation) -> drawing.Picture:
 def write_page(found: Segmentation, path: Path) -> Path:
     """Write the page, which opens from disk and loads nothing else; returns its path."""
     is_cine = isinstance(found.image, Cine)
-    phases = {"": 0}
+    figures = {"Outlines": outlines_figure(found, 0)}
     if is_cine:
-        phases = {f"End-diastole, frame {found.end_diastole + 1}": found.end_diastole,
-                  f"End-systole, frame {found.end_systole + 1}": found.end_systole}  # fmt: skip
-    pictures = [
-        (title or "Outlines", drawing.data_address(outlines_figure(found, t).png(110))) for title, t in phases.items()
-    ]
-    if is_cine and found.volumes.lv_ml.any():
-        pictures.insert(0, ("Volumes over the cycle", drawing.data_address(curves_figure(found).png(110))))
-    headline = [
-        (f"{name}, {when.lower()}" if is_cine else name, size)
-        for when, parts in sizes(found)
-        for name, size in parts.items()
-    ]
-    fractions = found.ejection_fractions_percent
-    headline = [(f"Ejection fraction, {name}", f"{value:.1f} %") for name, value in fractions.items()] + headline
-    notes = []
-    if found.unsure:
-        notes.append(f"No labels in {numbered('slice', found.unsure)}: the network is unsure there.")
-    if found.open:
-        notes.append(f"The wall does not close around the cavity in {numbered('slice', found.open)}.")
+        figures = {"Volumes over the cycle": curves_figure(found)} if found.volumes.lv_ml.any() else {}
+        for name, t in (("End-diastole", found.end_diastole), ("End-systole", found.end_systole)):
+            figures[f"{name}, frame {t + 1}"] = outlines_figure(found, t)
     size, spacing = " x ".join(map(str, found.grid.shape)), " x ".join(f"{h:.4g}" for h in found.grid.spacing)
     run = {
         "image": found.image.name,
@@ -112,9 +96,10 @@ def write_page(found: Segmentation, path: Path) -> Path:
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version),
     }
     text = drawing.render_template(
-        "segmentation.html", name=PurePath(found.image.name).name, verdict=found.verdict(), headline=headline,
-        pictures=pictures, notes=notes, run=run,
-        legend=[{"name": NAMES[label], "colour": COLOURS[label]} for label in sorted(NAMES)],
+        "segmentation.html", name=PurePath(found.image.name).name, found=found, sizes=sizes(found), is_cine=is_cine,
+        pictures={title: drawing.data_address(figure.png(110)) for title, figure in figures.items()}, run=run,
+        legend={NAMES[label]: COLOURS[label] for label in sorted(NAMES)},
+        unsure=numbered("slice", found.unsure), open=numbered("slice", found.open),
     )  # fmt: skip
     write_bytes(text.encode(errors="replace"), path)
     return path

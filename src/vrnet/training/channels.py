@@ -38,38 +38,28 @@ SIDES = "fixed", "moving"
 
 @dataclass(frozen=True)
 class Segmenters:
-    """Files of weights of the networks that make channels."""
-
     all: Path  # the one that was trained on all subjects: that of use
-    halves: tuple[Path, Path] | None = None
-    """Those that were trained on each half of them, as `half_of` says; without them the one of all makes the channels
-    of those it was trained on too, to see what cross-fitting brings."""
+    halves: tuple[Path, Path]  # those that were trained on each half of them, as `half_of` says
 
     @property
     def files(self) -> list[Path]:
-        return [self.all, *(self.halves or ())]
-
-    @property
-    def cross_fitted(self) -> bool:
-        return self.halves is not None
+        return [self.all, *self.halves]
 
     def __str__(self) -> str:
-        return "anatomy (cross-fitted)" if self.cross_fitted else "anatomy (not cross-fitted)"
+        return "anatomy (cross-fitted)"
 
     def file_for(self, subject: str, trained_on: list[str]) -> Path:
         """The one that makes the channels of a subject, given all that they were trained on."""
-        if self.halves is None or subject not in trained_on:
-            return self.all
-        return self.halves[1 - half_of(subject, trained_on)]
+        return self.halves[1 - half_of(subject, trained_on)] if subject in trained_on else self.all
 
     @classmethod
-    def of_folder(cls, folder: Path, cross_fitted: bool = True) -> "Segmenters":
+    def of_folder(cls, folder: Path) -> "Segmenters":
         """Those that `crossfit` trained in a folder."""
-        files = [folder / part / WEIGHTS for part in (*HALVES, ALL)]
-        for file in files if cross_fitted else files[2:]:
+        first, second, everyone = (folder / part / WEIGHTS for part in (*HALVES, ALL))
+        for file in (first, second, everyone):
             if not exists(file):
                 raise BadInput(f"there is no {file}: give the folder anatomy of a run that was trained with channels")
-        return cls(files[2], (files[0], files[1]) if cross_fitted else None)
+        return cls(everyone, (first, second))
 
 
 def half_of(subject: str, subjects: list[str]) -> int:
@@ -78,7 +68,6 @@ def half_of(subject: str, subjects: list[str]) -> int:
 
 
 def subjects_of(part: str, train: PreparedSplit) -> PreparedSplit:
-    """The subjects that a segmenter is trained on."""
     if part == ALL:
         return train
     if len(train.names) < 2:
@@ -88,26 +77,22 @@ def subjects_of(part: str, train: PreparedSplit) -> PreparedSplit:
 
 def crossfit(
     segmenter: Trainable, train: PreparedSplit, val: PreparedSplit, settings: Training, folder: Path, *,
-    cross_fitted: bool = True, bar: Callable[[str], AbstractContextManager[Watch]], **options: Any,
+    bar: Callable[[str], AbstractContextManager[Watch]], **options: Any,
 ) -> Segmenters | None:  # fmt: skip
-    """Train what is not trained yet; None if that was stopped. `bar` shows a training; the options are those of `fit`.
-
-    Without cross-fitting, only the one of all subjects."""
-    for part in (*HALVES, ALL) if cross_fitted else (ALL,):
+    """Train what is not trained yet; None if that was stopped. `bar` shows a training; options are those of `fit`."""
+    for part in (*HALVES, ALL):
         with bar(f"{segmenter}, {TITLES[part]}") as watch:
             result = fit(segmenter, subjects_of(part, train), val, settings, folder / part, watch=watch, **options)
         if not result.is_finished:
             return None
-    return Segmenters.of_folder(folder, cross_fitted)
+    return Segmenters.of_folder(folder)
 
 
-def take_over(source: Path, folder: Path, train: PreparedSplit, val: PreparedSplit, cross_fitted: bool) -> Segmenters:
-    """The segmenters of another run, copied; BadInput if one of them has seen a subject whose channels it is to make.
-
-    Without cross-fitting, the one of all has seen those to be trained on, and only those of validation count."""
-    given = Segmenters.of_folder(source, cross_fitted)
+def take_over(source: Path, folder: Path, train: PreparedSplit, val: PreparedSplit) -> Segmenters:
+    """The segmenters of another run, copied; BadInput if one has seen a subject whose channels it is to make."""
+    given = Segmenters.of_folder(source)
     seen = {path: Run(path.parent).config()["subjects"].get(train.split, []) for path in given.files}
-    for name in [*val.names, *(train.names if cross_fitted else ())]:
+    for name in [*val.names, *train.names]:
         file = given.file_for(name, train.names)
         if name in seen[file]:
             told = f"the segmenter in {file.parent} was trained on {name}, whose channels it is to make"
@@ -118,11 +103,10 @@ def take_over(source: Path, folder: Path, train: PreparedSplit, val: PreparedSpl
             if exists(copy) and copy.read_bytes() != content:
                 raise BadInput(f"{folder} has other segmenters than {source}: choose another folder")
             write_bytes(content, copy)
-    return Segmenters.of_folder(folder, cross_fitted)
+    return Segmenters.of_folder(folder)
 
 
 def take_channels(method: Trainable, count: int) -> Trainable:
-    """The method for images with so many further channels."""
     if "channels" not in (field.name for field in fields(method)):  # type: ignore[arg-type]
         raise BadInput(f"{method} takes no further channels: train a pyramid, such as P-L2, or leave out `channels`")
     if method.channels not in (0, count):

@@ -60,8 +60,6 @@ REPORT_EVERY_SECONDS = 0.5  # how often whoever watches hears of the training: e
 
 @dataclass(frozen=True)
 class TrainingStatus:
-    """Where training stands."""
-
     step: int
     steps: int
     loss: float
@@ -138,7 +136,7 @@ def fit(
                 flips_in_training=settings.mirrors,
                 channels="anatomy" if segmenters else "",
                 segmenter=SEGMENTER if segmenters else "",
-                cross_fitted=segmenters.cross_fitted if segmenters else None,
+                cross_fitted=True if segmenters else None,
                 started_from=f"{Path(str(start_from)).name} ({start_card.trained_on})" if start_card else "",
                 **made_by_fields(made_by),
             )  # fmt: skip
@@ -246,7 +244,6 @@ class RecomputedCascade(nn.Module):
 
 
 def check_lightning() -> None:
-    """BadInput where Lightning, which training needs, is not installed."""
     try:
         import lightning.fabric  # noqa: F401
     except ImportError as error:
@@ -427,5 +424,4 @@ def validate(model: nn.Module, prepared: PreparedSplit, loss: AnyLoss, device: t
 
 
 def thetas(model: nn.Module) -> list[float]:
-    """θ of each data step."""
     return [log.exp().item() for name, log in model.named_parameters() if name.endswith("log_theta")]

@@ -40,8 +40,6 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Run:
-    """The folder of a run."""
-
     folder: Path
 
     @property
