@@ -81,9 +81,7 @@ def cine_evidence(result: CineResult) -> CineEvidence:
         tuple(frames),
         max(result.closure_mm.values()),
         {"unevenness": unevenness(*motion), **whole},
-        ()
-        if axis is None
-        else extremes_of_slices(*motion, axis, curves, result.frame, unmatched),
+        () if axis is None else extremes_of_slices(*motion, axis, curves, result.frame, unmatched),
     )
 
 
