@@ -10,6 +10,7 @@ import pytest
 import SimpleITK as sitk
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import ndimage
 
 from tests.images.cines import write_slices
 from tests.phantoms import cycle
@@ -234,24 +235,46 @@ def test_a_tracking_is_measured_anew_without_tracking(vrnet, track, files, beat)
     assert everything(folder) == later
     summaries = json.loads((folder / "summary.json").read_text())
     assert summaries["source"] == {
-        "cine": str(files / "cine.nii.gz"), "labels": str(labels), "frame": 0, "label_names": None, "series": None
+        "cine": str(files / "cine.nii.gz"), "labels": str(labels), "frame": 0, "label_names": None, "series": None,
+        "corrections": {},
     }  # fmt: skip
 
 
-def test_labels_corrected_in_any_frame_are_kept_there_and_reach_the_others(vrnet, track, files, beat):
+def test_a_frame_that_is_corrected_changes_its_neighbours_too_but_none_that_is_far(vrnet, track, files):
+    """Once corrected, it stays so, until labels of the reference replace all."""
     track("--labels", files / "labels.nii.gz")
     folder = files / "out"
-    frames = nibabel.load(folder / "labels.nii.gz")
-    corrected = np.asarray(frames.dataobj)[..., 2].copy()
-    corrected[..., 1] = np.where(corrected[..., 1] == 1, 0, corrected[..., 1])  # no RV in one slice
-    nibabel.save(nibabel.Nifti1Image(corrected, frames.affine), files / "corrected.nii.gz")
-    status, _, err = vrnet("measure", folder, "--labels", files / "corrected.nii.gz", "--frame", 2)
-    assert status in (0, 3), err
-    again = np.asarray(nibabel.load(folder / "labels.nii.gz").dataobj)
-    assert_array_equal(again[..., 2], corrected)
-    assert not (again[:, :, 1] == 1).any()
-    before, after = (maps[:, :, 0] == 3 for maps in (np.asarray(frames.dataobj), again))
-    assert 2 * (before & after).sum() / (before.sum() + after.sum()) > 0.9
+    before = nibabel.load(folder / "labels.nii.gz")
+    maps = np.asarray(before.dataobj)
+    corrected = maps[..., 2].copy()
+    corrected[ndimage.binary_dilation(corrected == 3, np.ones((5, 5, 1)))] = 3
+    nibabel.save(nibabel.Nifti1Image(corrected, before.affine), files / "corrected.nii.gz")
+    for words in (("--labels", files / "corrected.nii.gz", "--frame", 2), ()):
+        status, _, err = vrnet("measure", folder, *words)
+        assert status in (0, 3), err
+        again = np.asarray(nibabel.load(folder / "labels.nii.gz").dataobj)
+        assert_array_equal(again[..., 2], corrected)
+        sizes = [(each == 3).sum((0, 1, 2)) for each in (maps, again)]
+        gained = (sizes[1] - sizes[0]) / (sizes[1] - sizes[0])[2]
+        assert gained[[0, 4]].tolist() == [0, 0]
+        assert all(0.25 < part < 0.75 for part in gained[[1, 3]])
+    vrnet("measure", folder, "--labels", files / "labels.nii.gz")
+    assert_array_equal(np.asarray(nibabel.load(folder / "labels.nii.gz").dataobj), maps)
+
+
+def test_labels_of_another_frame_and_of_another_grid_are_told(vrnet, track, files, beat):
+    track("--labels", "none")
+    labels, origin = beat.labels.numpy(), GRID.points(np.array([[-6.0, -4.0, 0.0]]))[0]
+    larger = Grid((60, 52, 2), GRID.spacing, tuple(origin.tolist()), GRID.direction)
+    write_image(Image(np.pad(labels, ((6, 6), (4, 4), (0, 0))), larger), files / "larger.nii.gz")
+    status, *said = vrnet("measure", files / "out", "--labels", files / "larger.nii.gz")
+    assert status in (0, 3), said
+    assert "another grid" in "".join(said)
+    assert "better than" not in "".join(said)
+    assert_array_equal(np.asarray(nibabel.load(files / "out" / "labels.nii.gz").dataobj)[..., 0], labels)
+    end = int(beat.end_systole)
+    said = vrnet("measure", files / "out", "--labels", files / "labels.nii.gz", "--frame", end)[1:]
+    assert f"better than frame {end + 1}" in "".join(said)
 
 
 def test_pages_are_added_later_and_a_cine_that_was_moved_is_asked_for(vrnet, track, files):

@@ -5,12 +5,21 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
 from tests.cardiac.hearts import MYO, SPACING, contracted_towards, moved_by, phantom_stack, ring, stack, turned
 from tests.phantoms import cycle
-from vrnet.cardiac.strain import MEASURES, Strain, green_strain, moved_contours, strain, strain_map, wall_voxels
+from vrnet.cardiac.strain import (
+    MEASURES,
+    Strain,
+    green_strain,
+    keep_wall_area,
+    moved_contours,
+    strain,
+    strain_map,
+    wall_voxels,
+)
 from vrnet.cardiac.wall import Insertions, LeftOut, anterior_direction, find_rings
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
@@ -40,6 +49,24 @@ def test_a_uniform_contraction_has_the_strain_of_its_factor(heart):
     labels, spacing = heart
     found = at_once(strain(moved_by(0.9 * np.eye(2), labels.shape, spacing, (30.0, 31.0)), labels, spacing))
     assert list(found.values()) == pytest.approx([-9.5] * 4 + [-10] * 4, abs=1e-3)
+
+
+@shapes
+def test_a_wall_that_would_grow_keeps_its_area_and_its_inner_contour(heart):
+    """All is stretched by a tenth, and so the wall by 21 %: it keeps 4 %. A wall that shrinks is as it was."""
+    labels, spacing = heart
+    across = 2 if labels.ndim == 3 else None
+    middle = np.argwhere(labels == MYO).mean(0)[:2] * spacing[:2]
+    u = np.concatenate([moved_by(f * np.eye(2), labels.shape, spacing, middle) for f in (1.0, 1.1, 0.9)])
+    kept = keep_wall_area(u, labels, spacing, across, MYO)
+    assert all(areas / areas[0] == pytest.approx([1, 1.21, 0.81], abs=1e-6) for areas in kept.area_mm2.values())
+    assert_array_equal(kept.fields[[0, 2]], u[[0, 2]])
+    again = keep_wall_area(kept.fields, labels, spacing, across, MYO)
+    assert all(areas / areas[0] == pytest.approx([1, 1.04, 0.81], abs=0.01) for areas in again.area_mm2.values())
+    before, after = (strain(fields, labels, spacing, across=across) for fields in (u, kept.fields))
+    inner = [found.curve("endocardial_length") for found in (before, after)]
+    assert_allclose(*inner, atol=0.3)
+    assert after.curve("wall_thickness")[1] < before.curve("wall_thickness")[1] - 10
 
 
 def test_pixels_that_are_no_squares_are_measured_in_millimetres():

@@ -2,7 +2,7 @@
 segment`, where the ventricles are in short-axis images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,8 +98,8 @@ class Measure:
     """Measure a tracked cine again: with other labels, or to add the page. Nothing is tracked.
 
     DIR is what `vrnet track` wrote. Its labels.nii.gz, volumes.csv, strain.csv, slices.csv and summary.json are written
-    anew, and with --report the page. Labels may be those of any frame: correct one frame of labels.nii.gz, save it as a
-    file, and give its number.
+    anew, and with --report the page. To correct one frame of labels.nii.gz, save it as a file and give its number: its
+    neighbours change with it. Labels of the reference replace all.
 
     Ends as `vrnet track` does.
     """
@@ -126,13 +126,9 @@ class Measure:
             stage("reading")
             result, source = read_tracked(self.tracked, self.cine)
             if self.labels is not None:
-                frame = result.frame if self.frame is None else self.frame
-                source = Source.of(Path(source.cine), self.labels, frame, self.label_names, source.series)
+                source = source.corrected_by(result, self.labels, self.frame, self.label_names)
             source.check_apart(self.tracked, LABELLED, self.report)
-            if source.labels is not None:
-                result = result.with_labels(source.labels, source.frame, label_names=source.label_names)
-            else:
-                result = result.with_seen_labels()
+            result = source.label(result)
             write(result, self.tracked, self.report, source, stage, with_transforms=False)
         tell(result, self.tracked)
 
@@ -147,6 +143,8 @@ class Source:
     """That of the labels."""
     label_names: str | None = None
     series: str | None = None
+    corrections: dict[str, str] = field(default_factory=dict)
+    """{frame: label map}: what `vrnet measure` was given after these."""
 
     @classmethod
     def of(
@@ -155,13 +153,33 @@ class Source:
         of_labels = None if labels is None else str(labels.absolute())
         return cls(str(cine.absolute()), of_labels, frame, label_names, series)
 
+    def corrected_by(self, result: "CineResult", labels: Path, frame: int | None, names: str | None) -> "Source":
+        """With labels that were given later: of the reference in place of the others, of another frame beside them."""
+        has_labels = self.labels is not None or (result.seen is not None and result.seen.level != "failed")
+        of_base = (result.frame, self.frame) if self.labels is not None else (result.frame,)
+        if frame is None or frame in of_base or not has_labels:
+            return Source.of(Path(self.cine), labels, result.frame if frame is None else frame, names, self.series)
+        if names is not None and names != self.label_names:
+            raise BadInput("a frame is corrected in the numbers of the labels that are there: leave out --label-names")
+        return replace(self, corrections=self.corrections | {str(frame): str(labels.absolute())})
+
+    def label(self, result: "CineResult") -> "CineResult":
+        """The result measured by these labels; without any, by those of the network."""
+        if self.labels is not None:
+            result = result.with_labels(self.labels, self.frame, label_names=self.label_names)
+        else:
+            result = result.with_seen_labels()
+        for frame, labels in self.corrections.items():
+            result = result.with_labels(labels, int(frame))
+        return result
+
     def check_apart(self, folder: Path, written: Sequence[str], report: bool, weights: Path | None = None) -> None:
         """BadInput where results would be written over what is read, or over files that no run has written."""
         from vrnet.files import check_not_input, check_set
         from vrnet.report import CINE_FILES
 
         names = [*written, SUMMARY, *(CINE_FILES if report else ())]
-        inputs = Path(self.cine), None if self.labels is None else Path(self.labels), weights
+        inputs = *map(Path, (self.cine, *(self.corrections.values()))), self.labels and Path(self.labels), weights
         check_not_input((folder / name for name in names), inputs)
         check_set(folder, names)
 

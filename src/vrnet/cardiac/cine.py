@@ -18,7 +18,14 @@ from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
 from vrnet.cardiac.anatomy import Segmentation, segment
-from vrnet.cardiac.labels import names_by_part, open_slices, read_labels, reconcile
+from vrnet.cardiac.labels import (
+    correct_labels,
+    names_by_part,
+    open_slices,
+    read_labels,
+    reconcile,
+    warn_of_wrong_frame,
+)  # fmt: skip
 from vrnet.cardiac.strain import MAX_AREA_GROWTH, NO_SEGMENTS, NO_STRAIN, KeptWall, Strain, keep_wall_area, strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes, muscle_in_cavity, slice_curves, volumes
 from vrnet.cardiac.wall import HeartLabels, anterior_direction
@@ -85,6 +92,8 @@ class CineResult:
     """The frame that labels were given of, and these; None where the network drew those of the reference."""
     seen: Segmentation | None = None
     """What the network finds in every frame, where no labels were given."""
+    corrections: tuple[tuple[int, Image], ...] = ()
+    """Frames whose labels were corrected, and these; neighbours change with them."""
 
     def __repr__(self) -> str:
         return f"CineResult({self.method}, {self.cine}, {self.seconds:.2f} s)"
@@ -93,16 +102,23 @@ class CineResult:
         self, labels: ImageLike, frame: int | None = None, heart: HeartLabels | None = None,
         label_names: str | LabelNames | None = None,
     ) -> "CineResult":  # fmt: skip
-        """The same motion, measured by these labels, of the reference or of another frame, which keeps them as they
-        are; all other frames get theirs from the reference, to which they are brought first."""
-        known = read_labels(labels, self.cine, heart, read_label_names(label_names) if label_names else {})
+        """The same motion, measured by these labels of the reference, or with those of another frame corrected: that
+        frame gets them as they are, and its neighbours change likewise, the less the farther. Where nothing is labelled
+        yet, they are brought to the reference, from which all other frames get theirs."""
         frame = self.frame if frame is None else check_frame(frame, self.cine)
+        is_correction = self.heart is not None and frame not in (self.frame, *(self.given_labels or ())[:1])
+        names = read_label_names(label_names) if label_names else self.label_names if is_correction else {}
+        known = read_labels(labels, self.cine, self.heart if is_correction and heart is None else heart, names)
+        warn_of_wrong_frame(known[0], known[1], self.cine, frame)
+        if is_correction:
+            others = tuple(one for one in self.corrections if one[0] != frame)
+            return replace(self, corrections=(*others, (frame, known[0])))
         given, back = known[0], known[0]
         if frame != self.frame:
             back = self.transforms[frame].apply_labels(given, smooth=True)
         return replace(
             self, reference_labels=replace(back, name=given.name), heart=known[1], label_names=known[2],
-            given_labels=(frame, given), seen=None,
+            given_labels=(frame, given), seen=None, corrections=(),
         )  # fmt: skip
 
     def with_seen_labels(self) -> "CineResult":
@@ -163,7 +179,10 @@ class CineResult:
         found, (frame, given) = self.carried, self.given_labels or (self.frame, self.reference_labels)
         if self.seen is not None and self.seen.level == "good":
             found = reconcile(found, self.seen.frames, self.heart, self.cine.grid.spacing, self.across)
-        return np.stack([given.array if k == frame else labels for k, labels in enumerate(found)])
+        found = np.stack([given.array if k == frame else labels for k, labels in enumerate(found)])
+        for k, corrected in self.corrections:
+            found = correct_labels(found, k, corrected.array, self.heart, self.cine.grid.spacing, self.across)
+        return found
 
     @cached_property
     def carried(self) -> Integer[ndarray, "t *s"] | None:
@@ -202,8 +221,9 @@ class CineResult:
         grid = self.cine.grid
         anterior = anterior_direction(grid) if len(grid.shape) == 3 else None
         try:
-            return strain(self.kept.fields, self.reference_labels.array, grid.spacing, across=self.across, anterior=anterior,
-                          times_ms=self.cine.times_ms, heart=self.heart, is_mirrored=grid.is_mirrored)  # fmt: skip
+            labels, times = self.reference_labels.array, self.cine.times_ms
+            return strain(self.kept.fields, labels, grid.spacing, across=self.across, anterior=anterior,
+                          times_ms=times, heart=self.heart, is_mirrored=grid.is_mirrored)  # fmt: skip
         except BadInput as error:
             warn_of_input(NO_STRAIN.format(reason=error))
             return str(error)
@@ -404,6 +424,7 @@ def track(
     lengths = np.linalg.norm(closing * np.reshape(whole.grid.spacing, (-1, *[1] * len(whole.grid.shape))), axis=1)
     of_labels: dict[str, Any] = {}
     if known:
+        warn_of_wrong_frame(known[0], known[1], whole, frame)
         names_of_known = "reference_labels", "heart", "label_names", "given_labels"
         of_labels = dict(zip(names_of_known, (*known, (frame, known[0])), strict=True))
     result = CineResult(

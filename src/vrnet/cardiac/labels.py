@@ -11,19 +11,22 @@ from numpy import ndarray
 from scipy import ndimage
 
 from vrnet.cardiac.strain import NO_STRAIN, NO_WALL
-from vrnet.cardiac.volumes import open_wall_text, slices_first
+from vrnet.cardiac.volumes import LEAST_VOXELS, open_wall_text, slices_first
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import SMALLEST_CAVITY, LabelNames, find_cavity, in_planes, label_in_cavity
-from vrnet.errors import BadInput, warn_of_input
+from vrnet.errors import BadInput, percent, warn_of_input
 from vrnet.images.grid import check_same_grid
 from vrnet.images.image import Cine, Image, as_labels
 from vrnet.images.io import ImageLike, given_image, grid_in_space
+from vrnet.images.resample import place_labels
 from vrnet.vocabulary import HEART
 
 PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}  # what parts of the heart are called by users, and in HeartLabels
 KNOWN_NAMES = {"rv": "rv", "myo": "wall", "lv": "lv", "wall": "wall", "myocardium": "wall", "cavity": "lv"}
 CAVITY = 3  # what the inside of the wall is labelled where a map has the wall alone
 SMALLEST_CAVITY_OF_A_THREE = 0.25  # of a wall labelled 3, the cavity in ACDC: less is a papillary muscle left out of it
+LEAST_INSIDE = 0.4  # of labels on another grid, to be taken for those of the cine
+ROUNDING = 0.02  # of a volume, by voxels of another grid
 OPEN_WALL = 1.2  # convex hulls of open arcs are so many times as large as these at least; that of a disc is not
 
 
@@ -35,6 +38,8 @@ def read_labels(
     if len(cine.grid.shape) == 2 and labels.grid.shape[2:] == (1,):  # one slice, saved as a stack with that header
         flat = grid_in_space(labels.grid, Path(labels.name))
         labels = replace(labels, array=labels.array[..., 0], grid=flat)
+    if labels.array.ndim == len(cine.grid.shape) and labels.grid.shape != cine.grid.shape:
+        labels = take_by_header(labels, cine)
     check_same_grid(labels.name, labels.grid, f"the frames of {cine.name}", cine.grid)
     labels = replace(as_labels(labels), grid=cine.grid)
     if not labels.array.any():
@@ -55,6 +60,19 @@ def read_labels(
     if slices := open_slices(labels, meaning):
         warn_of_input(f"{labels.name}: {open_wall_text(slices)}; to count it, label the cavity too")
     return labels, meaning, names
+
+
+def take_by_header(labels: Image, cine: Cine) -> Image:
+    """Labels of the same patient on another grid, such as of a cine that was not cropped, on the grid of the cine; as
+    they are if less than half of them lies there."""
+    placed = place_labels(as_labels(labels), cine.grid)
+    sizes = [np.count_nonzero(each.array) * np.prod(each.grid.spacing) for each in (placed, labels)]
+    if sizes[0] < LEAST_INSIDE * sizes[1] or not sizes[0]:
+        return labels
+    lost = max(0.0, 1 - sizes[0] / sizes[1])
+    outside = f"; {percent(lost)} of them lies outside the cine" if lost > ROUNDING else ""
+    warn_of_input(f"{labels.name} has another grid than {cine.name}, and is placed by the headers{outside}")
+    return placed
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
@@ -105,34 +123,91 @@ def reconcile(
     carried: Integer[ndarray, "t *s"], seen: Integer[ndarray, "t *s"], heart: HeartLabels,
     spacing: tuple[float, ...], across: int | None,
 ) -> Integer[ndarray, "t *s"]:  # fmt: skip
-    """Between two estimates of every label map: φ = w φ_carried + (1 − w) φ_seen, φ being the signed distance from the
-    border of the LV, of the LV with its wall, and of the RV within a slice. What one of them lacks in a slice, and
-    other structures, are as they were carried; the values of `seen` are those of ACDC."""
-    out, edges = carried.copy(), tuple(h for axis, h in enumerate(spacing) if axis != across)
-    of_wall = [HEART["Myo"], *([] if heart.lv is None else [HEART["LV"]])]
+    """Between two estimates of every label map; the values of `seen` are those of ACDC."""
+    known = np.zeros_like(carried)
+    for name, part in PARTS.items():
+        if (label := getattr(heart, part)) is not None:
+            known[seen == HEART[name]] = label
+    weights = OF_MOTION, 1 - OF_MOTION
+    pairs = zip(carried, known, strict=True)
+    return np.stack([mix_labels(pair, weights, 0, heart, spacing, across) for pair in pairs])
 
-    def between(a: Bool[ndarray, "h w"], b: Bool[ndarray, "h w"]) -> Bool[ndarray, "h w"]:
-        if not (a.any() and b.any()):
-            return a
-        there = [np.flatnonzero((a | b).any(1 - axis)) for axis in (0, 1)]
-        box = tuple(slice(max(0, at[0] - 1), at[-1] + 2) for at in there)  # beyond it, both distances are positive
-        found = np.zeros_like(a)
-        found[box] = OF_MOTION * signed_distance(a[box], edges) + (1 - OF_MOTION) * signed_distance(b[box], edges) < 0
+
+FADING = 0.13  # of a cycle, and two frames at least: so far from a corrected frame, others do not change with it
+
+
+def correct_labels(
+    labels: Integer[ndarray, "t *s"], frame: int, corrected: Integer[ndarray, "*s"], heart: HeartLabels,
+    spacing: tuple[float, ...], across: int | None,
+) -> Integer[ndarray, "t *s"]:  # fmt: skip
+    """The label maps of all frames, one of which was corrected: its neighbours change too, the less the farther."""
+    found, n = labels.copy(), len(labels)
+    for t in range(n):
+        weight = 1 - min((t - frame) % n, (frame - t) % n) / max(2, FADING * n)
+        if weight > 0:
+            maps, weights = (labels[t], corrected, labels[frame]), (1.0, weight, -weight)
+            found[t] = mix_labels(maps, weights, int(weight > 0.5), heart, spacing, across)
+    found[frame] = corrected
+    return found
+
+
+def mix_labels(
+    maps: Sequence[Integer[ndarray, "*s"]], weights: Sequence[float], fallback: int, heart: HeartLabels,
+    spacing: tuple[float, ...], across: int | None,
+) -> Integer[ndarray, "*s"]:  # fmt: skip
+    """Where Σ w φ < 0, φ being the signed distance from the border of the LV, of the LV with its wall, and of the RV
+    within a slice of each map. What one map lacks in a slice, and other structures, are as in the map `fallback`."""
+    out, edges = maps[0].copy(), tuple(h for axis, h in enumerate(spacing) if axis != across)
+
+    def between(masks: list[Bool[ndarray, "h w"]]) -> Bool[ndarray, "h w"]:
+        if not all(mask.any() for mask in masks):
+            return masks[fallback]
+        whole = np.any(masks, 0)
+        there = [np.flatnonzero(whole.any(1 - axis)) for axis in (0, 1)]
+        box = tuple(slice(max(0, at[0] - 1), at[-1] + 2) for at in there)  # beyond it, all distances are positive
+        found = np.zeros_like(whole)
+        found[box] = sum(w * signed_distance(mask[box], edges) for w, mask in zip(weights, masks, strict=True)) < 0
         return found
 
-    for frame, other in zip(slices_first(out, across), slices_first(seen, across), strict=True):
-        for one, known in zip(frame, other, strict=True):
-            parts = {
-                heart.rv: between(one == heart.rv, known == HEART["RV"]),
-                heart.wall: between((one == heart.wall) | (one == heart.lv), np.isin(known, of_wall)),
-                heart.lv: between(one == heart.lv, known == HEART["LV"]),
-            }
-            one[np.isin(one, [label for label in parts if label is not None])] = 0
-            is_free = one == 0
-            for label, mask in parts.items():
-                if label is not None:
-                    one[mask & is_free] = label
+    stacks = [slices_first(each[None], across)[0] for each in (out, *maps)]
+    for one, *known in zip(*stacks, strict=True):
+        parts = {label: between([each == label for each in known]) for label in (heart.rv, heart.lv) if label}
+        if heart.wall is not None:
+            whole = between([(each == heart.wall) | (each == heart.lv) for each in known])
+            parts = {heart.rv: parts.get(heart.rv), heart.wall: whole, heart.lv: parts.get(heart.lv)}
+        one[np.isin(one, [label for label in parts if label])] = 0
+        is_free = one == 0
+        for label, mask in parts.items():
+            if label and mask is not None:
+                one[mask & is_free] = label
     return out
+
+
+MIN_FIT = 2 / 3
+"""Of the fit of labels to their frame to that of the frame that they fit best: in patients of ACDC .96 to 1 at
+end-diastole and mostly above .76 at end-systole; if these two are exchanged, mostly below .66."""
+
+
+def warn_of_wrong_frame(labels: Image, heart: HeartLabels, cine: Cine, frame: int) -> None:
+    """Warn where the wall and the cavity are told apart much better by the brightness of another frame: η², the part of
+    its variance that lies between the two, over all slices that show both."""
+    across = cine.grid.across if len(cine.grid.shape) == 3 else None
+    maps, frames = slices_first(labels.array[None], across)[0], slices_first(cine.frames, across)
+    apart = total = np.zeros(len(cine))
+    for k, known in enumerate(maps):
+        parts = [frames[:, k][:, known == label].astype(float) for label in (heart.wall, heart.lv)]
+        if all(part.shape[1] >= LEAST_VOXELS for part in parts):
+            both = np.concatenate(parts, 1)
+            middle = both.mean(1)
+            apart = apart + sum(part.shape[1] * (part.mean(1) - middle) ** 2 for part in parts)
+            total = total + np.square(both - middle[:, None]).sum(1)
+    if not total.all():
+        return
+    fit = apart / total
+    if fit[frame] < MIN_FIT * fit.max():
+        best = f"frame {int(fit.argmax()) + 1} ({int(fit.argmax())} in files)"
+        said = f"{labels.name} fits {best} better than frame {frame + 1}, whose labels it is said to be"
+        warn_of_input(f"{said}: give the number of its frame by `frame`")
 
 
 def signed_distance(mask: Bool[ndarray, "h w"], spacing: tuple[float, ...]) -> Float[ndarray, "h w"]:

@@ -135,8 +135,8 @@ class ShortAxis:
         return cls(stack[*box], np.stack(motion), rings, left_out, within, order, (start[0], start[1]))
 
 
-# A wall that keeps its area. At end-systole a slice shows muscle that came in from nearer the base: in experts' outlines
-# of normal hearts the wall of a slice is 26 % larger then, which is no strain within the slice. What is beyond
+# A wall that keeps its area. At end-systole a slice shows muscle that came in from nearer the base, so that its wall is
+# larger, by 26 % in experts' outlines of normal hearts; that is no strain within the slice. What is beyond
 # MAX_AREA_GROWTH is taken from the motion at the epicardium, which images show less well than the endocardium: by one
 # distance s per frame and slice, so that the outer contour O + s n, n being away from the centre, encloses less.
 
@@ -177,12 +177,9 @@ def keep_wall_area(
         radius, angle = ring.polar(at * np.array(stack.spacing))
         depth = ring.depth(radius, angle)
         fade = np.clip(1 - (depth - LINEAR_TO) / REACH, 0, 1)
-        g, shift = (
-            depth.clip(0, LINEAR_TO) * fade**2 * (3 - 2 * fade),
-            (s[:, None, None] * away[1:]).reshape(-1, ANGLES),
-        )
-        along = [np.interp(angle, ring_angles(), each, period=2 * np.pi) for each in shift]
-        added = (np.stack(along) * g).reshape(len(fields), 2, *shown)
+        shift = (s[:, None, None] * away[1:]).reshape(-1, ANGLES)
+        along = np.stack([np.interp(angle, ring_angles(), each, period=2 * np.pi) for each in shift])
+        added = (along * depth.clip(0, LINEAR_TO) * fade**2 * (3 - 2 * fade)).reshape(len(fields), 2, *shown)
         for c, axis in enumerate(stack.order[:2]):
             plane = np.moveaxis(found[:, axis], [1 + a for a in stack.order], range(1, 1 + labels.ndim))
             plane[:, *places, *([ring.slice] if labels.ndim == 3 else [])] += added[:, c] / spacing[axis]
