@@ -164,15 +164,9 @@ def safe_name(subject: str) -> str:
 
 
 def prepare_split(
-    dataset: Dataset,
-    split: str,
-    purpose: Purpose,
-    cache: Path | None = None,
-    *,
-    skip_broken: bool = False,
-    progress: Progress | None = None,
-    say: Callable[[str], None] = print,
-) -> PreparedSplit:
+    dataset: Dataset, split: str, purpose: Purpose, cache: Path | None = None, *, skip_broken: bool = False,
+    progress: Progress | None = None, say: Callable[[str], None] = print,
+) -> PreparedSplit:  # fmt: skip
     """The subjects of a split, each made unless the cache has it; BadInput, or `say` if skipped, names broken ones."""
     subjects, folder = dataset.subjects(split), (cache or cache_folder()) / dataset.name
     check_folder(folder)

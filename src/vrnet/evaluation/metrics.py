@@ -115,20 +115,11 @@ def widest_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
 
 def by_label(measure: Callable[[ndarray, ndarray], T], a: LabelMap, b: LabelMap, labels: Iterable[int]) -> dict[str, T]:
     """{label: measure(mask in a, mask in b)}, labels as text, of masks that are cut to a box around the label."""
-    from scipy import ndimage
-
-    boxes: dict[int, list[tuple[slice, ...]]] = {}
-    for map_ in (a, b):
-        values = np.unique(map_)
-        ranks = np.searchsorted(values, map_) + 1  # find_objects would list every number up to the largest label
-        for value, box in zip(values.tolist(), ndimage.find_objects(ranks), strict=True):
-            boxes.setdefault(value, []).append(box)
     found = {}
     for label in labels:  # one voxel larger on each side: an axis has length 1 only if it has in the image, a slice
-        box = tuple(
-            slice(max(min(side.start for side in sides) - 1, 0), max(side.stop for side in sides) + 1)
-            for sides in zip(*boxes.get(label, ()), strict=True)
-        )
+        places = np.argwhere((a == label) | (b == label))
+        ends = zip(places.min(0), places.max(0), strict=True) if len(places) else ()
+        box = tuple(slice(max(low - 1, 0), high + 2) for low, high in ends)
         found[str(label)] = measure(a[box] == label, b[box] == label)
     return found
 

@@ -103,11 +103,8 @@ def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
 
 def batch_regularity(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
     """Folds and smoothness of a batch of fields in voxels, over all of them together."""
-    return {
-        "folding_percent": metrics.folding_percent(u),
-        "folding_strict_percent": metrics.folding_strict_percent(u),
-        "jacobian_gradient": metrics.jacobian_gradient(u),
-    }
+    names = "folding_percent", "folding_strict_percent", "jacobian_gradient"
+    return {name: getattr(metrics, name)(u) for name in names}
 
 
 OVERLAPS = "dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"

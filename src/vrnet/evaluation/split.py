@@ -194,8 +194,8 @@ def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[R
     if not done:
         name, reason = next(iter(failed.items()))
         raise BadInput(f"no subject of {len(failed):,} could be measured, such as {name}: {reason}")
-    after, before = (  # what is None in the file was NaN
-        [{name: np.nan if value is None else value for name, value in row[part].items()} for row in done]
-        for part in ("after", "before")
-    )
-    return after, before, failed
+
+    def rows(part: str) -> list[Row]:  # what is None in the file was NaN
+        return [{name: np.nan if value is None else value for name, value in row[part].items()} for row in done]
+
+    return rows("after"), rows("before"), failed
