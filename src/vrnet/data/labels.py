@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, TypeGuard
@@ -20,11 +19,8 @@ LabelNames = Mapping[int, str]
 Array = NDArray[Any]
 LABEL = re.compile("-?[0-9]{1,18}")
 HEART_NAMES = {label: part for part, label in reversed(HEART.items())}
-KNOWN: dict[str, LabelNames] = {
-    "acdc": HEART_NAMES,
-    "ukbb": HEART_NAMES,
-    "hippocampus": {label: part for part, label in HIPPOCAMPUS.items()},
-}
+KNOWN: dict[str, LabelNames] = dict.fromkeys(("acdc", "ukbb"), HEART_NAMES)
+KNOWN["hippocampus"] = {label: part for part, label in HIPPOCAMPUS.items()}
 ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")
 """What ACDC calls its masks, and no other data set of hearts: others count LV and RV the other way round."""
 
@@ -48,12 +44,11 @@ def read_label_names(given: str | LabelNames) -> dict[int, str]:
     if not texts or not all(LABEL.fullmatch(label) and int(label) and name for label, name in texts):
         known = f"one of {', '.join(KNOWN)}; 0 is the background, and has no name"
         raise BadInput(f"the names of labels are {said}: give them as 1=RV,2=Myo,3=LV, or {known}")
-    pairs = [(int(label), name) for label, name in texts]
-    for kind, values in zip(("label", "name"), zip(*pairs, strict=True), strict=True):
-        value, count = Counter(values).most_common(1)[0]
-        if count > 1:
-            raise BadInput(f"the {kind} {value} is given twice in {said}: give each once")
-    return dict(pairs)
+    numbers, names = [int(label) for label, _ in texts], [name for _, name in texts]
+    for kind, values in (("label", [*map(str, numbers)]), ("name", names)):
+        if twice := next((value for value in values if values.count(value) > 1), None):
+            raise BadInput(f"the {kind} {twice} is given twice in {said}: give each once")
+    return dict(zip(numbers, names, strict=True))
 
 
 def names_told_by_files(files: Iterable[str | PurePath]) -> LabelNames:
