@@ -329,7 +329,7 @@ def test_three_axes_are_a_slice_over_time_unless_they_are_a_stack(tmp_path):
 @pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (1.4, 1.4, 1.4), (0.9, 0.9, 1.2)])
 def test_a_volume_is_no_cine_and_a_cine_with_the_steps_of_one_is_doubted(tmp_path, spacing):
     write_flat(tmp_path / "volume.nii.gz", CINE[..., 0], spacing)
-    with pytest.raises(BadInput, match=r"one frame only, a volume with steps of .* that of one slice is \(x, y, 1, t\)"):
+    with pytest.raises(BadInput, match=r"one frame only, a volume with .* that of one slice is \(x, y, 1, t\)"):
         read_cine(tmp_path / "volume.nii.gz")
     write_flat(tmp_path / "cine.nii.gz", STILL, spacing)
     with pytest.warns(InputWarning, match="BEWARE: it has steps of"):

@@ -152,9 +152,7 @@ def compared_box(box: Box, masks: Masks, h: RelativeSpacing, fewest: int) -> Box
 
 
 def cut(I: Float[Tensor, "b c *s"], box: Box) -> Float[Tensor, "b c *t"]:
-    for axis, part in enumerate(box, start=2):
-        I = I.narrow(axis, part.start, part.stop - part.start)
-    return I.contiguous()
+    return I[(slice(None), slice(None), *box)].contiguous()
 
 
 def carry_on(u: Float[Tensor, "b d *t"], box: Box, shape: tuple[int, ...]) -> Float[Tensor, "b d *s"]:
