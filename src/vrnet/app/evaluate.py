@@ -140,7 +140,7 @@ class Evaluate:
             stage("reading")
             is_used = is_file and not self.conditions.ignore_recorded
             record = pair_files.PairRecord.beside(path, self.fixed, self.moving) if is_used else pair_files.PairRecord()
-            masks = record.masks(self.conditions.masks.files)
+            masks = record.masks(vars(self.conditions.masks))
             pair = pair_files.read_pair(self.fixed, self.moving, **self.labels.files, **masks)
             pair = pair.with_label_names(self.labels.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
