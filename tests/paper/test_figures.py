@@ -100,7 +100,7 @@ def test_efficiency_draws_dice_against_the_number_of_training_subjects_without_i
     watched = replace(made, split=split)
     figure, numbers = draw_efficiency(watched)
     for k, line in enumerate(figure.axes[0].get_lines()):
-        assert list(line.get_xdata()) == [1, 2]
+        assert list(line.get_xdata()) == [0, 1]
         np.testing.assert_allclose(line.get_ydata(), [MEAN - 0.01 * k - 0.05, MEAN - 0.01 * k])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(EFFICIENT_METHODS[2])
     assert asked == ["train"]

@@ -128,10 +128,6 @@ class MaskOptions:
     moving_mask: OptionalFile = None
     """Mask on the grid of MOVING. Exclude what only this image shows, such as an artefact."""
 
-    @property
-    def files(self) -> dict[str, Path | None]:
-        return {"fixed_mask": self.fixed_mask, "moving_mask": self.moving_mask}
-
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions:

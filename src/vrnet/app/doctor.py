@@ -7,26 +7,22 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import distributions, metadata, requires
 from pathlib import Path
+from typing import NamedTuple
 
 from vrnet.app.console import exit_if, print_line
 from vrnet.provenance import __version__, commit, how_to_install
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """One thing that was looked at; `hint` says what to do where there is anything to be done."""
 
     name: str
     found: str
     is_fine: bool = True
     hint: str = ""
-
-    def __str__(self) -> str:
-        hint = f" → {self.hint}" if self.hint else ""
-        return f"  {'ok   ' if self.is_fine else 'WRONG'} {self.name}: {self.found}{hint}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +48,13 @@ class Doctor:
                 checks[part] = [Check(part, said, False, "make that work, or install vrnet again")]
         is_fine = all(check.is_fine for lines in checks.values() for check in lines)
         if self.json:
-            found = {part: [asdict(check) for check in lines] for part, lines in checks.items()}
-            print(json.dumps({"is_fine": is_fine, "checks": found}, indent=2))
+            told = {part: [check._asdict() for check in lines] for part, lines in checks.items()}
+            print(json.dumps({"is_fine": is_fine, "checks": told}, indent=2))
         else:
             for part, lines in checks.items():
-                print_line(part, *(str(line) for line in lines))
+                print_line(part)
+                for name, found, is_right, hint in lines:
+                    print_line(f"  {'ok   ' if is_right else 'WRONG'} {name}: {found}{hint and f' → {hint}'}")
             print_line("Everything is as it should be." if is_fine else "Not everything is as it should be.")
         exit_if(not is_fine)
 

@@ -13,8 +13,6 @@ from vrnet.app import console
 from vrnet.errors import BadInput, counted
 from vrnet.vocabulary import Channels, RegistrationOptions, Slices, Space
 
-NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
-"""TV-L1(lam=0.15) or TV-L1(lam=0.15)+average, which have a dot and are no files."""
 OF_A_PAIR = (
     "fixed_labels", "moving_labels", "fixed_mask", "moving_mask", "ignore_recorded",
     "fixed_points", "moving_points", "space", "slices",
@@ -122,7 +120,7 @@ class Evaluate:
             raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
         args.refuse_options(self, ("jobs", "split", *args.OF_A_SPLIT), "on a pair: leave that out, or give --data")
         path = Path(self.method)
-        is_file = path.suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(self.method)
+        is_file = path.suffix not in ("", SUFFIX) and not re.search(r"\)(\+\w*)?$", self.method)
         is_file = is_file or (exists(path / TRANSFORM) and find_base(self.method) is None)
         of_a_method = "weights", "settings", "average", "slices", "folds", "channels"
         kind = "a transform" if is_file else "of which nothing is recorded"
@@ -140,7 +138,7 @@ class Evaluate:
             stage("reading")
             is_used = is_file and not self.conditions.ignore_recorded
             record = pair_files.PairRecord.beside(path, self.fixed, self.moving) if is_used else pair_files.PairRecord()
-            masks = record.masks(self.conditions.masks.files)
+            masks = record.masks(vars(self.conditions.masks))
             pair = pair_files.read_pair(self.fixed, self.moving, **self.labels.files, **masks)
             pair = pair.with_label_names(self.labels.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]

@@ -46,23 +46,6 @@ COMMANDS = {
     "doctor": "vrnet.app.doctor:Doctor",
 }  # {command: module:class}, in the order of help
 
-START = """\
-vrnet {version}: find the motion between two images of the heart, or through a
-whole cine; in 2D and 3D, on your own files.
-
-  vrnet demo
-      a made-up heart registered: look at demo/report.html
-  vrnet register ED.nii.gz ES.nii.gz --out pair --report
-      two images; writes the transform, the warped image, a verdict, a page
-  vrnet track CINE.nii.gz --labels ED_LABELS.nii.gz --out cine --report
-      a beating heart: contours, volumes and strain of every frame
-  vrnet doctor
-      is everything installed as it should be?
-
-All commands: vrnet --help          One of them: vrnet register --help
-In Python:    import vrnet; help(vrnet)
-Documentation: README.md and docs/ of the source; `make docs` makes a site."""  # what `vrnet` alone prints
-
 MIN_COLUMNS, MAX_COLUMNS = 40, 100
 """Columns of the terminal: in fewer than any word has, tyro would never end; longer lines are hard to read."""
 
@@ -101,7 +84,8 @@ def run(words: list[str]) -> None:
     if not words or words[0] == "--version":
         from vrnet.provenance import __version__
 
-        print(f"vrnet {__version__}" if words else START.format(version=__version__))
+        start = Path(__file__).with_name("start.txt").read_text(encoding="utf-8").rstrip()
+        print(f"vrnet {__version__}" if words else start.format(version=__version__))
     elif words[0] in ("--help", "-h"):
         print(commands_text())
     else:

@@ -49,7 +49,7 @@ class Register:
         from vrnet.app.pair_files import notes_on, read_pair, register_files
 
         method = self.method_options.spec(self.method).load()
-        maps = self.labels.files | self.masks.files
+        maps = self.labels.files | vars(self.masks)
         with stage_progress() as stage:
             stage("reading")
             pair = read_pair(self.fixed, self.moving, **maps).with_label_names(self.labels.label_names)
@@ -128,7 +128,7 @@ class Report:
         record = PairRecord()
         if not (self.then or self.conditions.ignore_recorded):
             record = PairRecord.beside(self.transform, self.fixed, self.moving)
-        maps = self.labels.files | record.masks(self.conditions.masks.files)
+        maps = self.labels.files | record.masks(vars(self.conditions.masks))
         transforms, is_page = (self.transform, *self.then), self.out.suffix == ".html"
         written = [self.out] if is_page else [self.out / name for name in (REPORT, OVERVIEW, METRICS)]
         names = [path.name for path in written]

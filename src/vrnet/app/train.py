@@ -129,8 +129,7 @@ class Train:
         with console.training_bar(str(method)) as watch:
             result = fit(
                 method, train, val, training, self.out, start_from=self.start_from, segmenters=segmenters,
-                device=self.device_options.device, devices=self.devices, nodes=self.nodes, resume=self.resume,
-                watch=watch,
+                resume=self.resume, watch=watch, **self.where,
             )  # fmt: skip
         if not result.is_finished:
             print_line(
@@ -159,25 +158,26 @@ class Train:
         from vrnet.methods.vrnet import Segmenter
         from vrnet.training.channels import crossfit, prepare_channels, take_over
 
-        folder, where = self.out / "anatomy", (self.device_options.device, self.devices, self.nodes)
+        folder = self.out / "anatomy"
         if self.segmenters is not None:
             segmenters = take_over(self.segmenters, folder, train, val)
         else:
-            one = Segmenter(len(train.structures))
-            changes = {"seed": training.seed, "precision": training.precision}
-            if self.segmenter_steps is not None:
-                changes["steps"] = self.segmenter_steps
+            one, steps = Segmenter(len(train.structures)), self.segmenter_steps
+            changes = {"seed": training.seed, "precision": training.precision} | (
+                {} if steps is None else {"steps": steps}
+            )
             how = settings(one, "auto", train, changes)
-            trained = crossfit(
-                one, train, val, how, folder, bar=console.training_bar,
-                **dict(zip(("device", "devices", "nodes"), where, strict=True)), resume=self.resume,
-            )  # fmt: skip
+            trained = crossfit(one, train, val, how, folder, bar=console.training_bar, resume=self.resume, **self.where)
             if trained is None:
                 return None
             segmenters = trained
         with stage_progress() as stage:
             progress = stage("probabilities of structures")
-            return *prepare_channels(train, val, segmenters, folder, training, *where, progress), segmenters
+            return *prepare_channels(train, val, segmenters, folder, training, progress, **self.where), segmenters
+
+    @property
+    def where(self) -> dict[str, Any]:
+        return {"device": self.device_options.device, "devices": self.devices, "nodes": self.nodes}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The paper's figures. Each is drawn from numbers, which are written beside it as a CSV file."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,25 +43,20 @@ CASCADE_LINES = {
 
 def draw_parameterisations(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice by structure of R-L2-6x1: one set of weights for all its steps (Θ1), or one for each (Θ2)."""
-    groups = measure_methods(study, {"Θ1": "R-L2-6x1-Θ1", "Θ2": "R-L2-6x1"})
-    figure, numbers = draw_structures(groups, ("dice",), 7.0)
-    figure.axes[0].set_title(f"R-L2-6x1 on {study.data}: shared weights (Θ1) and own (Θ2)")
-    return figure, numbers
+    title = f"R-L2-6x1 on {study.data}: shared weights (Θ1) and own (Θ2)"
+    return draw_structures(study, {"Θ1": "R-L2-6x1-Θ1", "Θ2": "R-L2-6x1"}, ("dice",), 7.0, title)
 
 
 def draw_boxplots(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice and Hausdorff distance by method and structure."""
-    groups = measure_methods(study, {name: name for name in BOX_METHODS[study.d]})
-    figure, numbers = draw_structures(groups, ("dice", "hd"), 14.0)
-    figure.axes[0].set_title(f"{study.data}: {len(next(iter(groups.values())))} test subjects")
-    return figure, numbers
+    return draw_structures(study, {name: name for name in BOX_METHODS[study.d]}, ("dice", "hd"), 14.0)
 
 
 def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
     """Hausdorff distance on test subjects against α; below it Dice on validation subjects, by which α is chosen."""
-    alphas = ALPHAS[study.d]
-    entries = {name: [study.results.entry(name, alpha=alpha) for alpha in alphas] for name in ALPHA_METHODS[study.d]}
-    study.complete(list(chain.from_iterable(entries.values())))
+    asked = product(ALPHA_METHODS[study.d], ALPHAS[study.d])
+    entries = {(name, alpha): study.results.entry(name, alpha=alpha) for name, alpha in asked}
+    study.complete([*entries.values()])
     numbers: list[Row] = [
         {
             "method": name,
@@ -69,18 +64,24 @@ def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
             **{kind: mean_over_subjects(study.results.rows(entry), kind) for kind in ("dice_mean", "hd_mean")},
             "val_dice": (study.results.run(entry).config.get("validation") or {}).get("val_dice"),
         }
-        for name, group in entries.items()
-        for alpha, entry in zip(alphas, group, strict=True)
+        for (name, alpha), entry in entries.items()
     ]
-    figure, axes = new_figure(2)
-    for ax, measure in zip(axes, ("hd_mean", "val_dice"), strict=True):
-        for name in entries:
-            ax.plot(range(len(alphas)), [row[measure] for row in numbers if row["method"] == name], "o-", label=name)
-        ax.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
-    axes[0].set(ylabel="Hausdorff distance on test subjects, mm", title=f"{study.data}: the weight of smoothness, α")
-    axes[1].set(ylabel="Dice on validation subjects", xlabel="α")
-    axes[0].legend()
+    figure, (above, below) = new_figure(2)
+    draw_lines(above, numbers, "alpha", "hd_mean")
+    draw_lines(below, numbers, "alpha", "val_dice")
+    above.set(ylabel="Hausdorff distance on test subjects, mm", title=f"{study.data}: the weight of smoothness, α")
+    below.set(ylabel="Dice on validation subjects", xlabel="α")
+    above.legend()
     return figure, numbers
+
+
+def draw_lines(ax: "Axes", numbers: list[Row], x: str, y: str) -> None:
+    """A line for each method; the values of x stand at even distances."""
+    places = sorted({row[x] for row in numbers})
+    for name in dict.fromkeys(row["method"] for row in numbers):
+        line = [row for row in numbers if row["method"] == name]
+        ax.plot([places.index(row[x]) for row in line], [row[y] for row in line], "o-", label=name)
+    ax.set_xticks(range(len(places)), [f"{place:g}" for place in places])
 
 
 def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
@@ -124,13 +125,8 @@ def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
         found = {"dice_mean": float(np.mean(dice)), "dice_std": float(np.std(dice)), "seeds": len(group)}
         numbers.append({"method": name, "subjects": n, **found})
     figure, (ax,) = new_figure(1, width=9.0)
-    for name in EFFICIENT_METHODS[study.d]:
-        line = [row for row in numbers if row["method"] == name]
-        ax.plot([row["subjects"] for row in line], [row["dice_mean"] for row in line], "o-", label=name)
-    ax.set(xlabel="training subjects", ylabel="Dice", title=f"{study.data}: Dice on test subjects", xscale="log")
-    counts = sorted({n for _, n in entries})
-    ax.set_xticks(counts, [str(n) for n in counts])
-    ax.minorticks_off()
+    draw_lines(ax, numbers, "subjects", "dice_mean")
+    ax.set(xlabel="training subjects", ylabel="Dice", title=f"{study.data}: Dice on test subjects")
     figure.legend(loc="outside right upper")
     return figure, numbers
 
@@ -169,9 +165,10 @@ def new_figure(rows: int, width: float = 7.0) -> "tuple[Figure, list[Axes]]":
 
 
 def draw_structures(
-    groups: Mapping[str, Sequence[Row]], kinds: Sequence[str], width: float
+    study: Study, methods: dict[str, str], kinds: Sequence[str], width: float, title: str = ""
 ) -> "tuple[Figure, list[Row]]":
     """Boxes of Dice or of Hausdorff distance for each structure and each method, and all their rows."""
+    groups = measure_methods(study, methods)
     figure, axes = new_figure(len(kinds), width)
     for ax, kind in zip(axes, kinds, strict=True):
         columns = [column for column in next(iter(groups.values()))[0] if column.startswith(f"{kind}_")]
@@ -181,6 +178,7 @@ def draw_structures(
         draw_boxes(ax, values, [measure_title(c).split(" ", 1)[1] for c in columns])
         ax.set_ylabel({"dice": "Dice", "hd": "Hausdorff distance, mm"}[kind])
         ax.legend(fontsize=8, ncols=min(len(groups), 5))
+    axes[0].set_title(title or f"{study.data}: {len(next(iter(groups.values())))} test subjects")
     return figure, [{"method": label, **row} for label, rows in groups.items() for row in rows]
 
 

@@ -201,7 +201,7 @@ class Results:
             trained = [read_json(path)] if entry.training and exists(path) else []
             every = [fill_settings(config["training"]) for config in known + trained if entry.training]
         for config in known:
-            in_name = {*entry.method.fixed_parameters, "window"}  # which was a parameter in version 0.5, never used
+            in_name = {*entry.method.fixed_parameters, "window", "exchange"}  # which were parameters in version 0.5
             settings = method_settings(entry.method, self.d), config.get("settings") or {}
             asked, kept = ({name: one[name] for name in one if name not in in_name} for one in settings)
             if (config["method"], kept) != (entry.name, asked):

@@ -147,46 +147,28 @@ PRESET = {
     **{name: PRESETS[name] for name in ("acdc", "ukbb", "cmr3d", "hippocampus")},
     **{"phantom": PRESETS["acdc"], "acdc3d": PRESETS["cmr3d"], "phantom3d": PRESETS["cmr3d"]},
 }
-SHORT = Budget(
-    "short",
-    {2: 16, 3: 8},
-    {
-        **dict.fromkeys(("acdc", "ukbb", "phantom"), SHORT_2D),
-        **dict.fromkeys(("cmr3d", "phantom3d"), SHORT_3D),
-        "acdc3d": replace(SHORT_3D, steps=1_500, batch=2, alpha=0.1, validate_every=1_500),
-        "hippocampus": Training(
-            steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500
-        ),
-    },
-)
-CONSISTENT = Budget(
-    "consistent",
-    {2: 16, 3: 8},
-    {
-        **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
-        **dict.fromkeys(("cmr3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
-        "acdc3d": replace(PRESETS["consistent"], batch=2, augmentation=UNFLIPPED, validate_every=3_000),
-        "hippocampus": replace(PRESETS["hippocampus-consistent"], validate_every=4_000),
-    },
-)
+SHORT = Budget("short", {2: 16, 3: 8}, {
+    **dict.fromkeys(("acdc", "ukbb", "phantom"), SHORT_2D),
+    **dict.fromkeys(("cmr3d", "phantom3d"), SHORT_3D),
+    "acdc3d": replace(SHORT_3D, steps=1_500, batch=2, alpha=0.1, validate_every=1_500),
+    "hippocampus": Training(steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500),
+})  # fmt: skip
+CONSISTENT = Budget("consistent", {2: 16, 3: 8}, {
+    **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
+    **dict.fromkeys(("cmr3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
+    "acdc3d": replace(PRESETS["consistent"], batch=2, augmentation=UNFLIPPED, validate_every=3_000),
+    "hippocampus": replace(PRESETS["hippocampus-consistent"], validate_every=4_000),
+})  # fmt: skip
 AUGMENTED = Budget("augmented", {2: None, 3: None}, PRESET, trained_as={"acdc": "evaluation"})
-AS_PUBLISHED = replace(
-    AUGMENTED,
-    name="paper",
-    training=PRESET | {data: replace(PRESET[data], augmentation=None) for data in PRESET if data != "hippocampus"},
-)
+AS_PUBLISHED = replace(AUGMENTED, name="paper", training=PRESET | {
+    data: replace(PRESET[data], augmentation=None) for data in PRESET if data != "hippocampus"
+})  # fmt: skip
 QUICK = Budget(
-    "quick",
-    {2: 2, 3: 2},
-    dict.fromkeys(DIMENSIONS, Training(steps=2, batch=1, rate=1e-3, validate_every=2)),
-    {
-        2: Phantoms("phantom", (48, 48), 6.0, {"train": 2, "val": 1, "test": 3}),
-        3: Phantoms("phantom3d", (16, 16, 16), 9.0, {"train": 2, "val": 1, "test": 3}),
-    },
+    "quick", {2: 2, 3: 2}, dict.fromkeys(DIMENSIONS, Training(steps=2, batch=1, rate=1e-3, validate_every=2)),
+    {2: Phantoms("phantom", (48, 48), 6.0, {"train": 2, "val": 1, "test": 3}),
+     3: Phantoms("phantom3d", (16, 16, 16), 9.0, {"train": 2, "val": 1, "test": 3})},
     {"FFD": FFD(spacing=40.0, levels=1, iterations=5), "Demons": Demons(iterations=(5,)), "SyN": SyN(iterations=(5,))},
-)
-
-
+)  # fmt: skip
 BUDGETS = {
     "paper": AS_PUBLISHED,
     "augmented": AUGMENTED,

@@ -87,6 +87,7 @@ def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int
 
 MIN_SIDE_VOXELS, MAX_VOXELS = 16, 2**24  # thinner volumes are looked at slice by slice; few browsers open larger ones
 MAX_MOTION_VOXELS, MAX_MOTION_BYTES = 2**20, 1_200_000  # of motion and determinants: if more, every n-th voxel alone
+NIIVUE = files("vrnet.report") / "web" / "vendor" / "niivue.umd.js"  # the script that draws planes
 GREY_STEPS, MAX_GREY_BYTES = (1, 2, 4, 8), 3_300_000  # between greys, of 255, so that three images take so many bytes
 DETERMINANTS = (-1.0, -1 + 255 / 64)  # their range, in steps of 1/64
 FOREGROUND_PART = 0.1  # brighter than this part of the greys is no background
@@ -174,12 +175,6 @@ def compress_smooth(array: UInt8[ndarray, "x y z"]) -> bytes:
 def write_text(data: bytes) -> str:
     """Bytes in base 85, without the characters that HTML gives a meaning to."""
     return b85encode(data).translate(bytes.maketrans(b"&<>", b",.:")).decode()
-
-
-def viewer_script() -> str:
-    """The script of NiiVue, which draws the planes, as `write_text` writes it."""
-    file = files("vrnet.report") / "web" / "vendor" / "niivue.umd.js"
-    return write_text(gzip.compress(file.read_bytes(), 9, mtime=0))
 
 
 def nifti_header(grid: Grid) -> str:
@@ -301,10 +296,8 @@ def run_facts(result: PairResult) -> dict[str, str]:
     if len(result.grid.shape) == 3 and not result.is_from_file:
         run["slices"] = "each by itself" if result.slice_axis is not None else "together"
     if result.channels != "none":
-        told = (
-            "labels of both, whose overlap is no test" if result.channels == "labels" else "probabilities of structures"
-        )
-        run["matched too"] = told
+        kinds = {"labels": "labels of both, whose overlap is no test"}
+        run["matched too"] = kinds.get(result.channels, "probabilities of structures")
     if result.naming:
         run["structures"] = result.naming
     if result.affine is not None:
@@ -360,7 +353,7 @@ def render_page(
             "mask": drawing.MASK,
         },
         data=data,
-        niivue=viewer_script() if data["volume"] else "",
+        niivue=write_text(gzip.compress(NIIVUE.read_bytes(), 9, mtime=0)) if data["volume"] else "",
         is_aligned=view.is_aligned,
         swatches={str(label["value"]): label["colour"] for label in data["labels"]},
     )

@@ -116,7 +116,7 @@ def take_channels(method: Trainable, count: int) -> Trainable:
 
 def prepare_channels(
     train: PreparedSplit, val: PreparedSplit, segmenters: Segmenters, folder: Path, settings: Training,
-    device: str, devices: int, nodes: int, progress: Progress,
+    progress: Progress, *, device: str, devices: int, nodes: int,
 ) -> tuple[PreparedSplit, PreparedSplit]:  # fmt: skip
     """Both splits with channels, which the first of several processes makes and keeps in the folder."""
     path = folder / "probabilities.npz"

@@ -26,9 +26,9 @@ from vrnet.variational.contrast import entropy
 
 # How alike two images are, whatever their contrast and whatever was minimised.
 #
-# Images are tensors (1, 1, *s), scaled to [0, 1].
+# Images are tensors (n, 1, *s), scaled to [0, 1]: one, or the slices of a stack, each by itself.
 
-Image = Float[Tensor, "1 1 *s"]
+Image = Float[Tensor, "n 1 *s"]
 Matrix = Float[ndarray, "d d"]
 RADIUS = {1: 4, 2: 4, 3: 2}  # of the windows that are compared, in voxels, by the number of axes that they have
 BINS = 32
