@@ -63,8 +63,10 @@ PIXELS_AT_ONCE = {"cpu": 2**18, "cuda": 2**21}
 def in_batches(function: Callable[[slice], Tensor], images: Tensor) -> Iterator[Tensor]:
     """function(part) of all images of a batch, some at a time, the same however many threads there are: of slices on a
     CPU two at least, by four parts or eight or so, side by side. Volumes go one by one, each by all threads."""
-    n, size = len(images), max(1, PIXELS_AT_ONCE[images.device.type] // images[0, 0].numel())
-    parts, are_shared = ceil(n / size), images.device == CPU and images.dim() == 4
+    n = parts = len(images)
+    are_shared = images.device == CPU and images.dim() == 4
+    if images.dim() == 4:
+        parts = ceil(n * images[0, 0].numel() / PIXELS_AT_ONCE[images.device.type])
     if are_shared:
         parts = max(1, min(4 * ceil(parts / 4), n // 2))
 
