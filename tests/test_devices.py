@@ -31,6 +31,7 @@ from vrnet.devices import (
     channels_last,
     describe_device,
     find_device,
+    in_batches,
     make_rows,
     own_stream,
     record_graph,
@@ -167,6 +168,20 @@ def test_side_by_side_two_calls_run_at_once_and_answers_keep_their_order(two_thr
 
     assert [int(x) for x in side_by_side(square, range(6))] == [0, 1, 4, 9, 16, 25]
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 28])
+def test_a_batch_has_the_same_parts_however_many_threads_there_are(n, two_threads):
+    """Of two slices at least where there are two; volumes go one by one."""
+    slices, volumes, parts = torch.rand(n, 1, 20, 20), torch.rand(n, 1, 6, 6, 6), []
+    for threads in (1, 2):
+        with use_threads(threads):
+            found = torch.cat([*in_batches(lambda part: slices[part], slices)])
+            parts.append([len(each) for each in in_batches(lambda part: slices[part], slices)])
+        assert torch.equal(found, slices)
+    assert parts[0] == parts[1]
+    assert min(parts[0]) >= min(n, 2)
+    assert [len(each) for each in in_batches(lambda part: volumes[part], volumes)] == [1] * n
 
 
 def test_outside_the_main_thread_nothing_runs_side_by_side(two_threads):

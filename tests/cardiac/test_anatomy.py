@@ -140,6 +140,14 @@ def test_a_cine_without_an_lv_in_a_frame_has_no_ejection_fraction():
     assert "LV" not in found.ejection_fractions_percent
 
 
+@pytest.mark.parametrize("frames", [9, 10])
+def test_frames_that_are_seen_turned_are_turned_back(frames):
+    labels = np.stack([stack_of(1.0)] * frames)
+    labels[..., 0] = 0  # so that a slice which stays turned is seen
+    found = segment(Cine(drawn(labels), Grid.plain((72, 72, 2), (1.25, 1.25, 8.0))), weights=fake())
+    assert_array_equal(found.labels, labels)
+
+
 def test_a_cine_has_labels_of_every_frame_and_an_ejection_fraction(tmp_path):
     sizes = 1 - 0.3 * np.sin(np.pi * np.arange(6) / 6) ** 2
     labels = np.stack([stack_of(size) for size in sizes])

@@ -244,7 +244,7 @@ def test_volumes_are_not_looked_at_slice_by_slice(beat, exact, monkeypatch):
     grid = Grid.plain(GRID.shape, (1.8, 1.8, 2.0))
     found = TrackedMotion(exact.fields, exact.fields[:2], (None,) * len(exact.fields))
     monkeypatch.setattr("vrnet.cardiac.cine.track_motion", lambda *given: found)
-    monkeypatch.delattr("vrnet.cardiac.cine.segment")
+    monkeypatch.delattr("vrnet.cardiac.cine.find_ventricles")
     result = track(Cine(beat.frames.numpy(), grid), "TV-L1")
     assert (result.frame, result.seen, result.labels) == (0, None, None)
 

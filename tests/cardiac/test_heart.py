@@ -104,7 +104,7 @@ def network_as(monkeypatch, levels, maps):
         reasons = () if level == "good" else ("why",)
         return vrnet.Segmentation(image, labels, confidence, (), (), numbers, level, reasons)
 
-    monkeypatch.setattr("vrnet.cardiac.heart.segment", fake)
+    monkeypatch.setattr("vrnet.cardiac.anatomy.segment", fake)
 
 
 @pytest.mark.parametrize(("levels", "expected"), [

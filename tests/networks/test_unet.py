@@ -17,6 +17,7 @@ from vrnet.networks.unet import (
     Siamese,
     convolve_slices,
     expand_blocks,
+    segmenter,
     unet,
     unet_2d,
     unet_3d,
@@ -161,3 +162,12 @@ def test_siamese_moves_nothing_further_than_half_of_the_image_along_each_axis():
     torch.nn.init.constant_(net.head.bias, 1e4)
     u = FIELD_SCALE * net(x)
     torch.testing.assert_close(u[0].amax(dim=(1, 2)), torch.tensor([32.0, 16.0]))
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_a_window_is_what_a_unet_finds_there_of_the_whole(d, random):
+    """Wherever it begins and ends, and at the border."""
+    net = segmenter(d, 1, 3, 4).eval().double()
+    x, window = random(2, 1, *(64, 96, 32)[:d]), (slice(17, 38), slice(0, 51), slice(9, 32))[:d]
+    with torch.inference_mode():
+        torch.testing.assert_close(net(x, window), net(x)[:, :, *window])

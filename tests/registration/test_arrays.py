@@ -422,7 +422,7 @@ def test_a_model_sees_images_scaled_as_in_its_training(d, normalisation):
 
 @pytest.mark.parametrize("axis", [0, 2])
 def test_a_2d_model_registers_slices_as_images_of_their_own(axis):
-    """One at a time, each with the spacing within it, with progress."""
+    """A few at a time, each with the spacing within it, with progress."""
     model, seen = trained(spacing=(1.0, 1.5)), []
     spacing = [1.3, 2.0]
     spacing.insert(axis, 9.0)
@@ -432,7 +432,8 @@ def test_a_2d_model_registers_slices_as_images_of_their_own(axis):
         expected = model.build(2)(*(I.select(axis, 7)[None, None] for I in rescaled_pair(3)), (1.3, 2.0))[0]
     assert_allclose(field.take(7, 1 + axis)[within], expected, atol=1e-4)
     assert not field[axis].any()
-    assert_allclose(seen, np.arange(1, SIZES[3][axis] + 1) / SIZES[3][axis])
+    assert seen == sorted(seen)
+    assert (len(seen), seen[-1]) == (4, 1.0)
 
 
 def test_a_network_sees_one_slice_at_a_time():

@@ -317,6 +317,19 @@ def test_a_start_that_is_worse_than_no_motion_is_forgotten(beat):
     assert miss < 0.6 * whole
 
 
+def test_motion_is_found_in_a_box_and_ends_beyond_it(beat):
+    """Inside, nearly as it is found of the whole; far from it nothing moves, and nothing folds between."""
+    inside = np.argwhere(beat.labels.numpy() > 0)
+    box = tuple(slice(max(0, int(a) - 9), int(b) + 10) for a, b in zip(inside.min(0), inside.max(0), strict=True))
+    cine, plan = as_cine(beat), plan_tracking(as_cine(beat), "TV-L1", "auto", "cpu")
+    whole, cut = (track_motion(cine, plan, box=each) for each in (None, box))
+    heart = np.broadcast_to(beat.labels.numpy() > 0, cut.fields[:, 0].shape)
+    miss, length = (np.linalg.norm(u, axis=1)[heart].mean() for u in (cut.fields - whole.fields, whole.fields))
+    assert miss < 0.05 * length
+    assert not cut.fields[:, :, 0, 0].any()
+    assert all((smallest_determinant(torch.from_numpy(u[None])) > 0).all() for u in cut.fields)
+
+
 def test_a_solver_finds_two_frames_as_it_registers_the_pair(beat):
     """The first frame of a chain has no neighbour to start from: it is found coarse to fine, then smoothed and
     freed of folds."""

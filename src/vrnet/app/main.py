@@ -100,6 +100,11 @@ def run(words: list[str]) -> None:
             commands: dict[str, Any] = {name: load_command(name) for name in COMMANDS}
             subcommand_cli_from_dict(commands, args=words, prog="vrnet", **OPTIONS)
         command = read_command(words[0], load_command(words[0]), words[1:])
+        if "nibabel" not in sys.modules:  # it would load pydicom and what that needs, for notes in headers of NIfTI
+            sys.modules["pydicom"] = None  # type: ignore[assignment]
+            import nibabel  # noqa: F401
+
+            del sys.modules["pydicom"]
         with notes():
             command.run()
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -21,13 +21,15 @@ from vrnet.images.io import Points, write_image
 from vrnet.images.resample import FULL_COVERAGE_PERCENT, coverage
 from vrnet.images.transforms import RESULT, Transform, read_itk, write_itk
 from vrnet.methods.method import Method
-from vrnet.phantom import Phantom
 from vrnet.registration.channels import LABELS_MATCHED
 from vrnet.registration.images import register_pair
 from vrnet.registration.intensity import Remap
 from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.report import OVERVIEW, REPORT
 from vrnet.vocabulary import RegistrationOptions
+
+if TYPE_CHECKING:
+    from vrnet.phantom import Phantom
 
 WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", RESULT, "warped_labels.nii.gz", "metrics.json"
 AFFINE = "affine.tfm"
@@ -44,7 +46,7 @@ def read_pair(fixed: Path, moving: Path, **maps: Path | None) -> ImagePair:
     return pair
 
 
-def phantom_pair(patient: Phantom) -> ImagePair:
+def phantom_pair(patient: "Phantom") -> ImagePair:
     """The images and labels of a phantom, as if they had been read from files; its labels are those of ACDC."""
     grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
     parts = ("fixed", "moving", "fixed_labels", "moving_labels")

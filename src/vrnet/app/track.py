@@ -332,13 +332,14 @@ def write_results(
     """Write all results; the transforms first, which take longest."""
     from vrnet.cardiac.strain import MEASURES, TITLES
     from vrnet.cardiac.volumes import known_ml
+    from vrnet.devices import side_by_side
     from vrnet.files import write_json, write_rows
     from vrnet.images.io import write_frames
 
     n, grid, times = len(result.cine), result.cine.grid, result.cine.times_ms
-    for k, transform in enumerate(result.transforms if with_transforms else ()):
-        transform.save(folder / transform_name(k, n))
-        progress((k + 1) / (n + 1))
+    save = lambda k: result.transforms[k].save(folder / transform_name(k, n))  # noqa: E731
+    for done, _ in enumerate(side_by_side(save, range(n if with_transforms else 0)), start=1):
+        progress(done / (n + 1))
     if result.labels is not None:
         write_frames(result.labels, grid, times, folder / LABELS)
     if result.seen is not None:

@@ -6,7 +6,7 @@ neighbours, inside one ring of wall, with the RV beside it. A slice that the net
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -31,6 +31,7 @@ from vrnet.images.io import CineLike, ImageLike, given_cine, given_image, read_v
 from vrnet.methods.names import ANATOMY, load_bundled
 from vrnet.methods.weights import Trained, load_method
 from vrnet.registration.channels import FIELD_MM, Anatomy
+from vrnet.registration.masks import Box, heart_box
 from vrnet.vocabulary import HEART, DeviceChoice
 
 RV, WALL, LV = HEART["RV"], HEART["Myo"], HEART["LV"]
@@ -81,7 +82,6 @@ class Planes:
 
 MIN_SMOOTHED_FRAMES = 8
 """Cines of fewer frames have too long a step between them to be smoothed over time."""
-MAX_BATCH_PIXELS = 2_000_000
 
 
 class Seen(NamedTuple):
@@ -89,33 +89,33 @@ class Seen(NamedTuple):
 
     labels: Integer[ndarray, "t k h w"]
     probability: Float[ndarray, "t k h w"]  # of the label; in half precision
-    agreement: Float[ndarray, "t k"]  # of what it finds in a slice, and in the same slice turned upside down
+    agreement: Float[ndarray, "t k"]  # of what it finds upright and turned upside down
 
 
-def look(planes: Float[Tensor, "t k h w"], spacing: tuple[float, ...], anatomy: Anatomy, tell: Progress) -> Seen:
-    """The likeliest structure at every voxel, by the mean over a slice and itself turned by 180 degrees."""
-    t, k, h, w = planes.shape
-    labels, probability, agreement = (
-        np.zeros((t, k, h, w), np.uint8),
-        np.zeros((t, k, h, w), np.float16),
-        np.ones((t, k)),
-    )
-    step = max(1, MAX_BATCH_PIXELS // (h * w))
+def look(
+    planes: Float[Tensor, "t k h w"], spacing: tuple[float, ...], anatomy: Anatomy, tell: Progress, box: Box | None
+) -> Seen:
+    """The likeliest structure at every voxel, in a box if there is one, by the mean over a slice and itself turned by
+    180 degrees; of a cine every other frame is turned, and the mean is over a frame and its neighbours in the cycle."""
+    t, k, *shape = planes.shape
+    opposite = box and tuple(slice(n - part.stop, n - part.start) for n, part in zip(shape, box, strict=True))
+    labels, probability, agreement = np.zeros((t, k, *shape), np.uint8), np.zeros((t, k, *shape), np.float16), []
     for number in range(k):
-        parts = []
-        for first in range(0, t, step):
-            I = planes[first : first + step, number, None]
-            p, turned = anatomy.probabilities(I, spacing), anatomy.probabilities(I.flip(2, 3), spacing).flip(2, 3)
-            agreement[first : first + step, number] = overlap(p[:, 1:], turned[:, 1:]).cpu().numpy()
-            parts.append(((p + turned) / 2).cpu())
-            tell((number + (first + len(I)) / t) / k)
-        p = torch.cat(parts)
-        if t >= MIN_SMOOTHED_FRAMES:  # a cycle: the last frame is followed by the first
-            p = (p.roll(1, 0) + 2 * p + p.roll(-1, 0)) / 4
-        likeliest = p.max(1)
+        upright = planes[:, number, None]
+        turned, is_cine = upright.flip(2, 3), t >= MIN_SMOOTHED_FRAMES
+        every, other = (slice(0, None, 2), slice(1, None, 2)) if is_cine else (slice(None), slice(None))
+        p = anatomy.probabilities(upright[every], spacing, box).cpu()
+        q = anatomy.probabilities(turned[other], spacing, opposite).flip(2, 3).cpu()
+        if is_cine:
+            frames = p.new_empty(t, *p.shape[1:])
+            frames[every], frames[other] = p, q
+            p, q = frames, (frames.roll(1, 0) + frames.roll(-1, 0)) / 2
+        agreement.append(overlap(p[:, 1:], q[:, 1:]).numpy())
+        likeliest = ((p + q) / 2).max(1)
         labels[:, number] = LABEL_OF_CHANNEL[likeliest.indices.numpy()]
         probability[:, number] = likeliest.values.numpy()
-    return Seen(labels, probability, agreement)
+        tell((number + 1) / k)
+    return Seen(labels, probability, np.stack(agreement, 1))
 
 
 def overlap(p: Float[Tensor, "n c h w"], q: Float[Tensor, "n c h w"]) -> Float[Tensor, " n"]:
@@ -443,15 +443,34 @@ def segment(
     intensities. Nothing is found where the network is unsure: look at `level` and `reasons` before you use it."""
     check_progress(progress)
     given = read_given(image, spacing)
-    is_cine = isinstance(given, Cine)
     array = given.frames if isinstance(given, Cine) else given.array[None]
     check_shows_something(given.name, array)
     model = load_segmenter(weights)
+    box = find_box(given, model, device) if isinstance(given, Cine) else None
+    return find_ventricles(given, model, device, box, progress or (lambda part: None))
+
+
+def find_box(cine: Cine, model: Trained, device: DeviceChoice) -> Box | None:
+    """The part of each slice, with its axes as the world's, in which the heart of a cine is and moves, by two frames of
+    it; None where no heart is found in these."""
+    if len(cine) < MIN_SMOOTHED_FRAMES or cine.grid.is_volume:
+        return None
+    planes = Planes(cine.grid)
+    found = find_ventricles(replace(cine, frames=cine.frames[:: ceil(len(cine) / 2)], times_ms=None), model, device)
+    return None if found.level == "failed" else heart_box(planes.split(found.frames) > 0, planes.spacing)
+
+
+def find_ventricles(
+    given: Image | Cine, model: Trained, device: DeviceChoice, box: Box | None = None,
+    progress: Progress = lambda part: None,
+) -> Segmentation:  # fmt: skip
+    """What `segment` finds, within a box of each slice."""
+    array = given.frames if isinstance(given, Cine) else given.array[None]
     planes, (scaled,) = Planes(given.grid), rescale_jointly(torch.from_numpy(array.astype(np.float64)))
     split = planes.split(scaled.numpy())
     I = torch.from_numpy(np.ascontiguousarray(split)).to(find_device(device))
     with torch.inference_mode(), threads_for(True, I[0, 0].numel()):
-        seen = look(I, planes.spacing, Anatomy(model, FIELD_MM), progress or (lambda part: None))
+        seen = look(I, planes.spacing, Anatomy(model, FIELD_MM), progress, box)
     labels = clean(seen.labels, planes.spacing)
     evidence = measure(labels, seen, split, planes.spacing)
     known = np.isfinite(evidence.confidence)  # the mean over a cine: no slice comes and goes by chance
@@ -466,7 +485,7 @@ def segment(
     largest = int((labels == LV).sum((1, 2, 3)).argmax())
     is_open = kept[largest] & (evidence.closed[largest] < RULES[1].look)
     return Segmentation(
-        given, joined if is_cine else joined[0], evidence.confidence[:, back],
+        given, joined if isinstance(given, Cine) else joined[0], evidence.confidence[:, back],
         tuple(sorted(order[k] for k in np.flatnonzero((np.isfinite(evidence.confidence) & ~kept).any(0)))),
         tuple(sorted(order[k] for k in np.flatnonzero(is_open))), numbers, level, reasons, str(model),
     )  # fmt: skip

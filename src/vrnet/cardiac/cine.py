@@ -17,15 +17,8 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
-from vrnet.cardiac.anatomy import Segmentation, segment
-from vrnet.cardiac.labels import (
-    correct_labels,
-    names_by_part,
-    open_slices,
-    read_labels,
-    reconcile,
-    warn_of_wrong_frame,
-)  # fmt: skip
+from vrnet.cardiac.anatomy import Planes, Segmentation, find_box, find_ventricles, load_segmenter
+from vrnet.cardiac.labels import correct_labels, names_by_part, open_slices, read_labels, reconcile, warn_of_wrong_frame
 from vrnet.cardiac.strain import MAX_AREA_GROWTH, NO_SEGMENTS, NO_STRAIN, KeptWall, Strain, keep_wall_area, strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes, muscle_in_cavity, slice_curves, volumes
 from vrnet.cardiac.wall import HeartLabels, anterior_direction
@@ -408,13 +401,19 @@ def track(
     check_frame(frame or 0, whole)
     known = read_labels(labels, whole, heart, names) if is_given and labels is not None else ()
     plan, tell = plan_tracking(whole, method, slices, device, channels), progress or (lambda part: None)
-    seen = None
-    if labels is not None and not is_given and not whole.grid.is_volume:
-        seen = segment(whole, device=device, progress=lambda part: tell(SEGMENTING * part))
+    seen, box = None, None
+    if not whole.grid.is_volume and (not known or plan.method.is_network):
+        model = load_segmenter()
+        box = find_box(whole, model, device)
+        if labels is not None and not known:
+            seen = find_ventricles(whole, model, device, box, lambda part: tell(SEGMENTING * part))
     if frame is None:
         frame = seen.end_diastole if seen is not None and seen.level != "failed" else 0
+    if box is not None:  # solvers are quick, and labels that are given must lie in it
+        inside = Planes(whole.grid).split(known[0].array[None] != 0) if known else np.zeros((1, 1), bool)
+        box = box if plan.method.is_network and inside[..., *box].sum() == inside.sum() else None
     start, done = perf_counter(), 0.0 if seen is None else SEGMENTING
-    fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(done + (1 - done) * part))
+    fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(done + (1 - done) * part), box)
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))
     axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
     # As they come back from files, so that what is measured from these later is equal to the last digit.

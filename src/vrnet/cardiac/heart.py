@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from vrnet.cardiac.anatomy import Level, Segmentation, segment
 from vrnet.cardiac.labels import heart_of, named_parts, open_slices
 from vrnet.cardiac.volumes import MYOCARDIUM_G_PER_ML, open_wall_text, volumes
 from vrnet.cardiac.wall import HeartLabels
@@ -16,8 +15,11 @@ from vrnet.errors import numbered
 from vrnet.images.image import Image
 from vrnet.registration.pair import PairResult
 
+if TYPE_CHECKING:
+    from vrnet.cardiac.anatomy import Level, Segmentation
+
 PHASES = "fixed", "moving"
-LEVELS: tuple[Level, ...] = ("good", "look", "failed")
+LEVELS: "tuple[Level, ...]" = ("good", "look", "failed")
 MAX_SLICES_LOST = 1
 """If a network finds the LV in fewer slices of one phase, by more than these, the base may end in the wrong one."""
 
@@ -35,10 +37,10 @@ class Heart:
     """In how many slices of fixed and moving the LV is labelled."""
     notes: tuple[str, ...] = ()
     """What the numbers leave out."""
-    level: Level | None = None
+    level: "Level | None" = None
     """Of a network: good; look: check the outlines first; failed: there are no numbers."""
     reasons: tuple[str, ...] = ()
-    outlines: tuple[Segmentation, ...] = ()
+    outlines: "tuple[Segmentation, ...]" = ()
     """What the network found in fixed and moving."""
 
     def __repr__(self) -> str:
@@ -89,6 +91,8 @@ def find_heart(result: PairResult) -> Heart | None:
     images = result.fixed, result.moving
     if any(image.grid.is_volume for image in images):
         return None
+    from vrnet.cardiac.anatomy import segment
+
     found = tuple(segment(image, device=result.options.device) for image in images)
     heart = measure_heart([image.with_array(one.labels) for image, one in zip(images, found, strict=True)])
     level = max((one.level for one in found), key=LEVELS.index)

@@ -77,18 +77,21 @@ class Noise(nn.Module):
         return one.to(I0).expand(b, -1, *s)
 
 
-def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
-    """net(x) for x of any size: the border is repeated up to the multiple that the net needs, and cropped after it.
+def apply_padded(
+    net: nn.Module, x: Float[Tensor, "b c *s"], window: tuple[slice, ...] | None = None
+) -> Float[Tensor, "b k *t"]:
+    """net(x) for x of any size: the border is repeated up to the multiple that the net needs, and cropped after it; of
+    a U-Net, as much as is in a window.
+
     What comes out is as precise a type as what went in, whatever the net itself computes with."""
     sizes, multiple = x.shape[2:], cast(int, net.multiple)
     extra = [-n % multiple for n in sizes]
-    if not any(extra):
-        return net(x).to(x.dtype)
-    sides = [side for e in reversed(extra) for side in (e // 2, e - e // 2)]
-    out = net(functional.pad(x, sides, mode="replicate")).to(x.dtype)
-    for axis, (e, n) in enumerate(zip(extra, sizes, strict=True), start=2):
-        out = out.narrow(axis, e // 2, n)
-    return out
+    before = [e // 2 for e in extra]
+    sides = [side for e, b in zip(reversed(extra), reversed(before), strict=True) for side in (b, e - b)]
+    parts = window or tuple(slice(0, n) for n in sizes)
+    inside = tuple(slice(b + part.start, b + part.stop) for b, part in zip(before, parts, strict=True))
+    padded = functional.pad(x, sides, mode="replicate") if any(extra) else x
+    return (net(padded)[:, :, *inside] if window is None else net(padded, inside)).to(x.dtype)
 
 
 # Further channels p of images count with weights of their own: all parts see [image, β p], and β is learned.

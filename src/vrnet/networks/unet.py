@@ -95,6 +95,10 @@ CONVOLUTIONS = {2: Conv2d, 3: Conv3d}
 Layers = Sequence[nn.Module]
 
 
+WINDOW_MARGIN = 5
+"""Voxels beyond a window at each level of a decoder: two convolutions, and what the coarser level has got wrong."""
+
+
 class UNet(nn.Module):
     """`encoder[0]` keeps the size and each further level halves it; `ups` and `decoder` undo that, deepest first."""
 
@@ -104,14 +108,24 @@ class UNet(nn.Module):
         self.head = head
         self.multiple = 2 ** len(self.ups)  # what every side of its input must be divisible by
 
-    def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
+    def forward(self, x: Float[Tensor, "b c *s"], window: tuple[slice, ...] | None = None) -> Float[Tensor, "b k *t"]:
+        """What it finds everywhere; or in a window, with so much about it that it is the same there, for less work."""
         skips = []
         for level in self.encoder:
             x = level(x)
             skips.append(x)
         skips.pop()
+        starts = [0] * (x.dim() - 2)
         for up, level in zip(self.ups, self.decoder, strict=True):
-            x = level(torch.cat([up(x), skips.pop()], dim=1))
+            x, skip, stride = up(x), skips.pop(), 2 ** len(skips)
+            for axis, part in enumerate(window or (), start=2):
+                start = max(0, part.start // stride - WINDOW_MARGIN)
+                stop = min(skip.shape[axis], -(-part.stop // stride) + WINDOW_MARGIN)
+                x = x.narrow(axis, start - 2 * starts[axis - 2], stop - start)
+                skip, starts[axis - 2] = skip.narrow(axis, start, stop - start), start
+            x = level(torch.cat([x, skip], dim=1))
+        for axis, part in enumerate(window or (), start=2):
+            x = x.narrow(axis, part.start - starts[axis - 2], part.stop - part.start)
         return self.head(x)
 
 

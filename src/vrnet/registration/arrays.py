@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.devices import CPU, find_device, side_by_side, threads_for
+from vrnet.devices import find_device, in_batches, threads_for
 from vrnet.errors import BadInput, Progress, check_progress
 from vrnet.fields.calculus import check_finite, determinant, jacobian, relative_spacing, warp, warp_labels
 from vrnet.fields.folds import Repair, repair_folds
@@ -310,19 +310,17 @@ def solve(
 
 
 def find_each(plan: Plan, I0: Tensor, I1: Tensor, masks: Masks | None, progress: Progress | None = None) -> Tensor:
-    """What a plan finds in each pair of a batch by itself: all at once would need the memory of the whole stack."""
+    """What a plan finds in each pair of a batch by itself: networks see a few at a time, other methods one."""
 
-    @torch.inference_mode()  # which holds for the thread that enters it alone
-    def find_one(k: int) -> Tensor:
-        one = masks and masks.map(lambda w: w[k : k + 1])
-        return plan.find(I0[k : k + 1], I1[k : k + 1], plan.within, one)
+    def find(part: slice) -> Tensor:
+        return plan.find(I0[part], I1[part], plan.within, masks and masks.map(lambda w: w[part]))
 
-    numbers, fields = range(len(I0)), []
-    in_threads = plan.method.is_network and I0.device == CPU
-    for u in side_by_side(find_one, numbers) if in_threads else map(find_one, numbers):
+    one_by_one = (find(slice(k, k + 1)) for k in range(len(I0)))
+    fields = []
+    for u in in_batches(find, I0) if plan.method.is_network else one_by_one:
         fields.append(u)
         if progress:
-            progress(len(fields) / len(numbers))
+            progress(sum(map(len, fields)) / len(I0))
     return torch.cat(fields)
 
 

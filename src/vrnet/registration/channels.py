@@ -2,6 +2,7 @@
 likely each structure is at each voxel. A data term adds their squares; a network was trained with them."""
 
 from dataclasses import dataclass
+from math import ceil, floor
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vrnet.devices import in_batches
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import RelativeSpacing, relative_spacing, resize, smooth
 from vrnet.methods.method import Method, Task
@@ -18,6 +20,8 @@ from vrnet.methods.names import SOLVER, load_bundled
 from vrnet.methods.vrnet import parse_segmenter
 from vrnet.methods.weights import Trained, load_method, shape_at, warn_if_far
 from vrnet.networks.denoisers import apply_padded
+from vrnet.networks.unet import UNet
+from vrnet.registration.masks import Box
 from vrnet.variational.cascade import Spacing
 from vrnet.vocabulary import Channels
 
@@ -71,18 +75,33 @@ class Anatomy:
     field_mm: float = 0.0
     """Images that are shorter along an axis get a black margin up to this."""
 
-    def probabilities(self, I: Float[Tensor, "b 1 *s"], spacing: Spacing) -> Float[Tensor, "b k *s"]:
-        """How likely the background, and then each structure, is at each voxel of images in [0, 1]."""
+    def probabilities(
+        self, I: Float[Tensor, "b 1 *s"], spacing: Spacing, box: Box | None = None
+    ) -> Float[Tensor, "b k *s"]:
+        """How likely the background, and then each structure, is at each voxel of images in [0, 1]; the images are seen
+        whole, but what lies beyond a box, by a few voxels at least, is called background."""
         net, own = self.segmenter.models.on(I.device).eval().net, self.segmenter.card.spacing_mm
         assert isinstance(net, nn.Module)
         sizes, h = I.shape[2:], spacing or own
         margins = [max(0, round((self.field_mm / edge - n) / 2)) for n, edge in zip(sizes, h, strict=True)]
         I = functional.pad(I, [margin for margin in reversed(margins) for _ in range(2)])
         shape = tuple(I.shape[2:])
-        seen = shape_at(own, shape, h)
-        found = [apply_padded(net, resize(one, seen)).float().softmax(1) for one in I[:, None]]
+        seen, window, beyond = shape_at(own, shape, h), list[slice](), list[int]()
+        for part, margin, n, m in zip(box or tuple(slice(0, n) for n in sizes), margins, shape, seen, strict=True):
+            factor = (m - 1) / (n - 1)  # corner on corner
+            first, last = floor(factor * (margin + part.start)) - 2, ceil(factor * (margin + part.stop)) + 2
+            window.append(slice(max(0, first), min(m, last)))
+            beyond = [window[-1].start, m - window[-1].stop, *beyond]
+
+        def find(part: slice) -> Tensor:
+            x = resize(I[part], seen)
+            p = apply_padded(net, x, tuple(window)) if isinstance(net, UNet) else apply_padded(net, x)[:, :, *window]
+            p = p.float().softmax(1)
+            background = functional.pad(p[:, :1], beyond, value=1.0)
+            return resize(torch.cat([background, functional.pad(p[:, 1:], beyond)], dim=1), shape)
+
         inside = (slice(margin, margin + n) for margin, n in zip(margins, sizes, strict=True))
-        return torch.cat([resize(one, shape) for one in found])[:, :, *inside]
+        return torch.cat([*in_batches(find, I)])[:, :, *inside]
 
 
 LABELS_MATCHED = (

@@ -15,9 +15,9 @@ from jaxtyping import Float, Integer
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.devices import CPU, side_by_side, threads_for
+from vrnet.devices import CPU, in_batches, side_by_side, threads_for
 from vrnet.errors import Progress
-from vrnet.fields.calculus import check_finite, compose, scale, smooth, warp
+from vrnet.fields.calculus import check_finite, compose, relative_spacing, scale, smooth, warp
 from vrnet.fields.folds import Repair, repair_folds
 from vrnet.fields.inverse import invert
 from vrnet.images.grid import Grid
@@ -27,6 +27,7 @@ from vrnet.methods.names import parse_method
 from vrnet.methods.solvers import Variational, preset
 from vrnet.registration.arrays import Plan, batch, find_each, unbatch
 from vrnet.registration.images import choose_slice_axis, mirror_field
+from vrnet.registration.masks import Box, cut, fade_out
 from vrnet.variational.cascade import Initializer
 from vrnet.variational.solver import Solver
 from vrnet.vocabulary import Channels, Slices
@@ -178,11 +179,20 @@ def plan_tracking(
     return TrackingPlan(**vars(plan), grid=grid, order=order)
 
 
-def track_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> TrackedMotion:
+def track_motion(
+    cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None, box: Box | None = None
+) -> TrackedMotion:
     """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`; no field folds. All
-    frames have one scaling of intensities. Slices of a stack move each within itself."""
+    frames have one scaling of intensities. Slices of a stack move each within itself; what moves is looked for in a box
+    of each slice, with its axes as the world's, and the motion ends beyond it."""
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
-        cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
+        frames = prepare(cine, plan, frame)
+        shape, h = tuple(frames.shape[3:]), relative_spacing(plan.within, plan.d)
+        if box is not None and plan.d == 2:
+            frames = torch.stack([cut(I, box) for I in frames])
+        cycle = track_cycle(plan, frames, progress or (lambda part: None))
+        if box is not None and plan.d == 2:
+            cycle = Cycle(*(torch.stack([fade_out(u, box, shape, h) for u in part]) for part in cycle))
         blend, closing = ([unbatch(u, plan.slice_axis) for u in part] for part in cycle)
         with threads_for(False, cycle.fields[0, 0, 0].numel()):
             mended = [repair_folds(u, plan.grid.spacing, plan.slice_axis) for u in blend]  # it may fold
@@ -217,15 +227,14 @@ def track_cycle(plan: TrackingPlan, frames: Frames, progress: Progress) -> Cycle
     if plan.refinement(n) is None:
         return follow(plan, plan.find, shown, progress)
     of_chains = PART_OF_NETWORK + (PART_OF_TURNING if turning is None else 0)
-    cycle = follow(plan, plan.find, shown, lambda part: progress(of_chains * part))
-    fields = between(cycle.fields, seen, n)
-    if turning is not None:
-        find_turns = turning.build(plan.d, plan.device)
-        turns = follow(plan, find_turns, frames, lambda part: progress(PART_OF_NETWORK + PART_OF_TURNING * part)).fields
-        for t in range(1, n):
-            fields[t] += without_divergence(turns[t] - fields[t], plan.within)
-    done = PART_OF_NETWORK + PART_OF_TURNING
-    return refine(plan, frames, Cycle(fields, cycle.closing), lambda part: progress(done + (1 - done) * part))
+    fields, closing = follow(plan, plan.find, shown, lambda part: progress(of_chains * part))
+    fields, done = between(fields, seen, n), PART_OF_NETWORK + PART_OF_TURNING
+    if turning is not None:  # in all frames: in fewer, the texture that shows turns is a longer way off
+        find = turning.build(plan.d, plan.device)
+        turns = follow(plan, find, frames, lambda part: progress(PART_OF_NETWORK + PART_OF_TURNING * part)).fields
+        for u, turned in zip(fields[1:], turns[1:], strict=True):
+            u += without_divergence(turned - u, plan.within)
+    return refine(plan, frames, Cycle(fields, closing), lambda part: progress(done + (1 - done) * part))
 
 
 def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float[Tensor, "n b d *s"]:
@@ -277,13 +286,14 @@ def follow(plan: TrackingPlan, find: Initializer, frames: Frames, progress: Prog
 
 
 def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
-    """A solver that iterates from a start, so that the whole motion is regular; without a start, from coarse to fine.
-    Slices are quicker all at once; of volumes, one at a time is held in memory."""
-    size = len if plan.slice_axis is not None else lambda batch: 1
+    """A solver that iterates from a start, so that all of the motion is regular; without one, from coarse to fine."""
 
     def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
-        parts = zip(*(torch.split(x, size(x)) for x in (I0, I1, start)), strict=True)
-        return torch.cat([(solver.starting_from(s) if s.any() else solver)(J0, J1, plan.within) for J0, J1, s in parts])
+        def solve(part: slice) -> Tensor:
+            s = start[part]
+            return (solver.starting_from(s) if s.any() else solver)(I0[part], I1[part], plan.within)
+
+        return torch.cat([*in_batches(solve, I0)])
 
     return find
 
@@ -303,21 +313,24 @@ def propagate_labels(
     found = np.zeros((len(fields), *labels.shape), labels.dtype)
     whole = batch(torch.from_numpy(number[:-1].reshape(labels.shape)), slice_axis)
     shown = whole.flatten(1).any(1).nonzero()[:, 0]
-    with torch.inference_mode(), threads_for(False, whole[0].numel()):
-        for t, field in enumerate(fields):
-            u, moved = motion_of(field, slice_axis)[shown], whole.clone()
-            if u.any():
-                box: list[Any] = [slice(None)]  # the part of the grid that holds all labels, before and after
-                for axis, n in enumerate(whole.shape[2:]):
-                    there = whole.movedim(2 + axis, 0).flatten(1).any(1).nonzero()[:, 0]
-                    reach = ceil(u[:, axis].abs().max().item()) + MARGIN_VOXELS
-                    box.append(slice(max(0, int(there[0]) - reach), min(n, int(there[-1]) + reach + 1)))
-                within, back = whole[shown, *box], invert(u[:, *box], TOLERANCE_VOXELS, MAX_ITERATIONS).field
-                weights = [warp((within == k).to(back), back) for k in range(len(values))]
-                moved.zero_()
-                moved[shown, *box] = torch.stack(weights).argmax(0)
-            at = moved[0, 0] if slice_axis is None else moved[:, 0].movedim(0, slice_axis)
-            found[t] = values[at.numpy()]
+
+    @torch.inference_mode()
+    def carry(t: int) -> None:
+        u, moved = motion_of(fields[t], slice_axis)[shown], whole.clone()
+        if u.any():
+            box: list[Any] = [slice(None)]  # the part of the grid that holds all labels, before and after
+            for axis, n in enumerate(whole.shape[2:]):
+                there = whole.movedim(2 + axis, 0).flatten(1).any(1).nonzero()[:, 0]
+                reach = ceil(u[:, axis].abs().max().item()) + MARGIN_VOXELS
+                box.append(slice(max(0, int(there[0]) - reach), min(n, int(there[-1]) + reach + 1)))
+            within, back = whole[shown, *box], invert(u[:, *box], TOLERANCE_VOXELS, MAX_ITERATIONS).field
+            weights = [warp((within == k).to(back), back) for k in range(len(values))]
+            moved.zero_()
+            moved[shown, *box] = torch.stack(weights).argmax(0)
+        at = moved[0, 0] if slice_axis is None else moved[:, 0].movedim(0, slice_axis)
+        found[t] = values[at.numpy()]
+
+    list(side_by_side(carry, range(len(fields))))
     return found
 
 

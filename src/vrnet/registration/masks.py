@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from numpy import ndarray
 from torch import Tensor
 
 from vrnet.errors import BadInput
@@ -105,8 +106,8 @@ def inpaint_image(image: Image, mask: Image) -> Image:
     return image.with_array(filled.numpy())
 
 
-# What a solver is given of two volumes. Where a volume has one value nothing is to be found, and the motion is carried
-# on; far from small masks nothing is compared, and the motion ends.
+# What a method is given of two images. Where a volume has one value nothing is to be found, and the motion is carried
+# on; far from small masks nothing is compared, and the motion ends, as it does far from the heart that a cine shows.
 
 MARGIN = 2  # voxels of background that are kept about the content, so that its outline is seen
 MASK_MARGIN, MASK_MARGIN_PART = 16.0, 0.25  # kept about a mask: so many shortest edges, or part of its longest side
@@ -124,6 +125,17 @@ def content_box(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], fewest
 
     content = (differs_from_corners(I0) | differs_from_corners(I1)).flatten(0, 1).any(0)
     return tuple(_extent(content.movedim(axis, 0).flatten(1).any(1), fewest, MARGIN) for axis in range(content.dim()))
+
+
+HEART_MARGIN_MM = 20.0
+"""What is kept about a heart, for its motion."""
+
+
+def heart_box(heart: Bool[ndarray, "*n h w"], spacing: tuple[float, ...]) -> Box:
+    """The box of the heart in all slices and frames, with a margin."""
+    there = torch.from_numpy(heart.any(tuple(range(heart.ndim - 2))))
+    profiles = zip((there.any(1), there.any(0)), spacing, strict=True)
+    return tuple(_extent(each, 1, ceil(HEART_MARGIN_MM / h)) for each, h in profiles)
 
 
 def _extent(content: Bool[Tensor, " n"], fewest: int, margin: int) -> slice:

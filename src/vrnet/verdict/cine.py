@@ -19,6 +19,7 @@ from numpy import ndarray
 from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import Strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves
+from vrnet.devices import side_by_side
 from vrnet.errors import as_options, numbered, percent
 from vrnet.registration.pair import PairResult
 from vrnet.verdict import advice
@@ -61,13 +62,17 @@ class CineEvidence:
 def cine_evidence(result: CineResult) -> CineEvidence:
     """The grounds of the verdict on a tracked cine."""
     fixed, grid, n, axis = result.cine.image(result.frame), result.cine.grid, len(result.cine), result.stack_axis
-    frames, unmatched = [], np.full((0 if axis is None else grid.shape[axis], n), np.nan)
-    for k in (k for k in range(n) if k != result.frame):
+    unmatched = np.full((0 if axis is None else grid.shape[axis], n), np.nan)
+
+    def judge(k: int) -> Evidence:
         moving, warped = result.cine.image(k), result.warped(k)
-        pair = PairResult(fixed=fixed, moving=moving, transform=result.transforms[k], warped=warped)
-        frames.append((k, evidence_of(pair, by_slice=False)))
         if axis is not None:
             unmatched[:, k] = unmatched_by_slice(fixed.array, moving.array, warped.array, grid.spacing, axis)
+        pair = PairResult(fixed=fixed, moving=moving, transform=transforms[k], warped=warped)
+        return evidence_of(pair, by_slice=False)
+
+    transforms, others = result.transforms, [k for k in range(n) if k != result.frame]
+    frames = [*zip(others, side_by_side(lambda i: judge(others[i]), range(len(others))), strict=True)]
     motion = result.fields, result.labelled.astype(float)
     curves, walls = result.curves_of(result.carried), result.kept.area_mm2  # of the motion, before walls were kept
     if curves is not None:
