@@ -9,7 +9,7 @@ from itertools import count
 from math import isfinite, prod
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
@@ -202,15 +202,16 @@ def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] 
         for a, b, where in zip(*stacks, strict=True)
     ])  # fmt: skip
 
-    rows, overlap = [], None
+    rows, means, is_ranked = [], np.full(len(slices.numbers), np.nan), np.zeros(len(slices.numbers), bool)
     if len(pair.label_maps) == 3 and slices.colours:
-        before, overlap = slice_overlap(slices, "moving"), slice_overlap(slices, "warped")
-        if len(overlap.dice) <= MAX_STRUCTURES:
-            for (k, colour), dice in zip(slices.colours.items(), overlap.dice, strict=True):
+        _, before, _ = slice_overlap(slices, "moving")
+        overlaps, means, is_ranked = slice_overlap(slices, "warped")
+        if len(overlaps) <= MAX_STRUCTURES:
+            for (k, colour), dice in zip(slices.colours.items(), overlaps, strict=True):
                 rows.append(measure(f"Dice {label_text(k, names)}", dice, colour=colour))
-        if len(overlap.dice) > 1:
-            rows.append(measure("Dice, mean", overlap.means))
-        rows.append(measure("Dice, mean, before", before.means, in_strip=False))
+        if len(overlaps) > 1:
+            rows.append(measure("Dice, mean", means))
+        rows.append(measure("Dice, mean, before", before, in_strip=False))
     correlation = "Correlation" if pair.mask is None else "Correlation in mask"
     rows += [
         measure(correlation, alike, in_strip=not rows),
@@ -219,11 +220,11 @@ def slice_table(slices: PageSlices, names: Mapping[str, str]) -> dict[str, Any] 
     ]
 
     worst, why = None, ""
-    if overlap is not None and not np.isnan(overlap.means).all():
-        ranked = np.where(overlap.is_ranked, overlap.means, np.nan)
-        worst = int(np.nanargmin(overlap.means if np.isnan(ranked).all() else ranked))
-        why = f"lowest mean Dice, {number(overlap.means[worst])}"
-        if np.nanmin(overlap.means) < overlap.means[worst]:
+    if not np.isnan(means).all():
+        ranked = np.where(is_ranked, means, np.nan)
+        worst = int(np.nanargmin(means if np.isnan(ranked).all() else ranked))
+        why = f"lowest mean Dice, {number(means[worst])}"
+        if np.nanmin(means) < means[worst]:
             or_outside = "" if pair.mask is None else ", or nothing of the mask,"
             why += f"; slices that show a tip of the structures{or_outside} are not ranked"
     elif folded.any():
@@ -246,17 +247,12 @@ def measure(
     return {"name": name, "cells": cells, "colour": colour, "in_strip": in_strip}
 
 
-class Overlap(NamedTuple):
-    """The Dice of each label (rows) in each slice (columns); NaN where it is in one mask alone, or in none."""
-
-    dice: Float[ndarray, "l n"]
-    means: Float[ndarray, " n"]  # over the labels that both masks show
-    is_ranked: Bool[ndarray, " n"]  # whether both masks show enough of a slice to call it better than another
-
-
-def slice_overlap(slices: PageSlices, role: str) -> Overlap:
-    """How the labels of fixed, and those of moving or warped, overlap in each slice. If slices moved only within
-    themselves, a label that the motion lost counts as Dice 0. Slices that show nothing of the mask are not ranked."""
+def slice_overlap(
+    slices: PageSlices, role: str
+) -> tuple[Float[ndarray, "l n"], Float[ndarray, " n"], Bool[ndarray, " n"]]:
+    """How the labels of fixed, and those of moving or warped, overlap in each slice: the Dice of each label, NaN where
+    it is in one map alone or in none; the mean over labels that both maps show; and whether both show enough to call
+    the slice better than another. If slices moved only within themselves, a label that the motion lost counts as 0."""
     pair, labels = slices.pair, [*slices.colours]
     fixed, moving, other = (slices.take(pair.label_maps[f"{name}_labels"]) for name in ("fixed", "moving", role))
     in_fixed, in_moving, in_other = (
@@ -272,7 +268,7 @@ def slice_overlap(slices: PageSlices, role: str) -> Overlap:
     is_ranked = (counts >= np.maximum(LEAST_PART * counts.max(1, keepdims=True), 1)).all(0)
     if pair.mask is not None:
         is_ranked &= slices.take(pair.mask).any((0, 1))
-    return Overlap(dice, means, is_ranked)
+    return dice, means, is_ranked
 
 
 def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | None = None) -> Path:
