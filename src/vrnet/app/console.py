@@ -169,7 +169,7 @@ def print_result(metrics: dict[str, Any], notes: Iterable[str], *lines: str) -> 
     if "hausdorff_mm" in metrics:
         print_line(HAUSDORFF_LEGEND)
     if heart := metrics.get("heart"):
-        title, columns, rows, remarks = heart_table(heart)
+        title, columns, rows, remarks = heart_table(heart).values()
         table = numbers_table(title, *columns[1:])
         for row in rows:
             table.add_row(*row)

@@ -87,7 +87,17 @@ def run(words: list[str]) -> None:
         start = Path(__file__).with_name("start.txt").read_text(encoding="utf-8").rstrip()
         print(f"vrnet {__version__}" if words else start.format(version=__version__))
     elif words[0] in ("--help", "-h"):
-        print(commands_text())
+        # every command with the first paragraph of its docstring, which is read from its source
+        beside = max(map(len, COMMANDS)) + 4
+        width = max(min(shutil.get_terminal_size().columns, MAX_COLUMNS) - beside, 20)
+        print("usage: vrnet COMMAND [options]\n")
+        for name, place in COMMANDS.items():
+            module, _, cls = place.partition(":")
+            source = Path(getattr(find_spec(module), "origin", "")).read_text(encoding="utf-8")
+            nodes = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == cls)
+            first, *more = wrap((ast.get_docstring(next(nodes)) or "").partition("\n\n")[0], width)
+            print(f"  {name:{beside - 2}}{first}", *(" " * beside + line for line in more), sep="\n")
+        print("\nvrnet COMMAND --help explains one; vrnet alone says where to begin.")
     else:
         if shutil.get_terminal_size().columns < MIN_COLUMNS:
             os.environ["COLUMNS"] = str(MIN_COLUMNS)
@@ -116,20 +126,6 @@ def load_command(name: str) -> type[Any]:
         raise BadInput(f"there is no command {name}: {meant or '`vrnet --help` lists all'}")
     module, _, cls = COMMANDS[name].partition(":")
     return getattr(import_module(module), cls)
-
-
-def commands_text() -> str:
-    """Every command, with the first paragraph of its docstring, which is read from its source."""
-    beside = max(map(len, COMMANDS)) + 4
-    width = max(min(shutil.get_terminal_size().columns, MAX_COLUMNS) - beside, 20)
-    lines = ["usage: vrnet COMMAND [options]", ""]
-    for name, place in COMMANDS.items():
-        module, _, cls = place.partition(":")
-        source = Path(getattr(find_spec(module), "origin", "")).read_text(encoding="utf-8")
-        nodes = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == cls)
-        first, *more = wrap((ast.get_docstring(next(nodes)) or "").partition("\n\n")[0], width)
-        lines += [f"  {name:{beside - 2}}{first}", *(" " * beside + line for line in more)]
-    return "\n".join([*lines, "", "vrnet COMMAND --help explains one; vrnet alone says where to begin."])
 
 
 LACK_OF_MEMORY = (

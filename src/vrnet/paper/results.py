@@ -1,11 +1,9 @@
 """Results on disk, what was measured of each method on one data set, and the study that trains and measures the rest.
 
 OUT/DATA/rows.csv has one row per run and subject, and OUT/DATA/configs.jsonl one line per run: what its numbers depend
-on. A run that is measured now has a folder first: OUT/DATA/iterative/METHOD or, of a learned method,
-OUT/DATA/BUDGET/METHOD_alphaA_seedS (and _labels if it was trained with them, and _Nsubjects if it was trained on N
-subjects only), with metrics.csv (one row per subject), summary.json and config.json; the training itself is in the
-folder `run` there. benchmarks/collect.py puts such folders into the two files. OUT/DATA/subjects.json says how many
-subjects there are to train on.
+on. A run that is measured now has a folder first, OUT/DATA/iterative/METHOD or OUT/DATA/BUDGET/METHOD_alphaA_seedS,
+with metrics.csv (one row per subject), summary.json, config.json and, in `run`, its training. benchmarks/collect.py
+puts such folders into the two files. OUT/DATA/subjects.json says how many subjects there are to train on.
 """
 
 import json

@@ -145,17 +145,10 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm", compares_structure: b
     return rows + [Row(f"{name}, by {by}", NO_VALUE, told, warning) for name, told in fractions if told]
 
 
-class HeartTable(NamedTuple):
-    """The heart of metrics.json for readers; without rows, where a network failed."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]  # a part of the heart, its size in fixed and in moving, and what follows from these
-    remarks: list[str]
-
-
-def heart_table(heart: Mapping[str, Any]) -> HeartTable:
-    """By whom the numbers are, whether they may be used as they are, the numbers, and what they leave out."""
+def heart_table(heart: Mapping[str, Any]) -> dict[str, Any]:
+    """The heart of metrics.json for readers: the title says by whom the numbers are, and whether they may be used as
+    they are; a row has a part of the heart, its size in fixed and in moving, and what follows from these, and there is
+    none where a network failed; remarks say what is left out."""
     levels = {"look": ", unsure: check the outlines first", "failed": ", failed: no volumes"}
     by = "the network" if heart["source"] == "network" else "the given labels"
     columns = (f"{role}, {'ED' if heart.get('end_diastole') == role else 'ES'}" for role in ("fixed", "moving"))
@@ -170,7 +163,8 @@ def heart_table(heart: Mapping[str, Any]) -> HeartTable:
         if NO_VALUE not in sizes[name]
     ]
     remarks = [f"{remark[:1].upper()}{remark[1:]}" for key in ("reasons", "notes") for remark in heart.get(key, [])]
-    return HeartTable(f"Heart, by {by}{levels.get(heart.get('level', ''), '')}", ("", *columns, ""), rows, remarks)
+    title = f"Heart, by {by}{levels.get(heart.get('level', ''), '')}"
+    return {"title": title, "columns": ("", *columns, ""), "rows": rows, "remarks": remarks}
 
 
 def heart_fractions(heart: Mapping[str, Any]) -> dict[str, str]:
