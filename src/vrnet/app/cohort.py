@@ -16,8 +16,7 @@ from vrnet.vocabulary import RegistrationOptions
 if TYPE_CHECKING:
     from vrnet.files import Row
 
-WHOLE = "1/1"
-"""The shard that is all of a list."""
+WHOLE = "1/1"  # the shard that is all of a list
 
 
 @dataclass(frozen=True, kw_only=True)
