@@ -103,7 +103,7 @@ BAD = {
     r"the field is \(8, 8\): give one of shape \(2, 8, 8\)": lambda i, u, t: judge(i.array, i.array, u[0]),
     "the field is a list: give": lambda i, u, t: judge(i.array, i.array, u.tolist()),
     "the field contains NaN": lambda i, u, t: judge(i.array, i.array, u + np.nan),
-    r"the spacing is 1.5: give 2 numbers .* \(1.0, 1.0\)": lambda i, u, t: judge(i.array, i.array, u, spacing=1.5),
+    r"the spacing is 1.5: give 2 numbers above zero": lambda i, u, t: judge(i.array, i.array, u, spacing=1.5),
     r"the mask of fixed is \(7, 8\)": lambda i, u, t: judge(i.array, i.array, u, fixed_mask=i.array[1:] > 0.5),
     "fixed is an array: give an Image": lambda i, u, t: judge_images(i.array, i, t),
     "transform is a ndarray: give a vrnet Transform": lambda i, u, t: judge_images(i, i, u),
