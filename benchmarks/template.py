@@ -38,6 +38,12 @@ SMALLEST_SQUARE = 1e-4
 """Added to σ², which is 0 where all images are equal."""
 
 
+def fields_to(template, I, spacing=None):
+    """The fields from a template to images (n, 1, *s): I(x + u(x)) is like it."""
+    T, w = template.on_grid(I)
+    return template.solve(T, I, spacing, w, torch.ones_like(I))
+
+
 @torch.no_grad()
 def learn_template(
     images, spacing=None, rounds=2,  # more did not bring more Dice on the validation pairs of hippocampus
@@ -49,7 +55,7 @@ def learn_template(
     for done in range(rounds):
         u = images.new_empty(len(images), images.dim() - 2, *images.shape[2:])
         for k, (I, v) in enumerate(zip(torch.split(images, BATCH), torch.split(u, BATCH), strict=True)):
-            v.copy_(found.fields_to(I, spacing))
+            v.copy_(fields_to(found, I, spacing))
             progress((done + (k * BATCH + len(I)) / len(images)) / rounds)
         back = invert(u.mean(0, keepdim=True)).field
         pairs = zip(torch.split(images, BATCH), torch.split(u, BATCH), strict=True)

@@ -10,13 +10,12 @@ from scipy import ndimage
 from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING, blobs, brute_force_distances, brute_force_surface, disc, itk_image
 from vrnet.evaluation.metrics import (
+    batch_regularity,
     by_label,
     contour_hausdorff,
     dice,
     dice_by_slice,
-    folding_percent,
     folding_strict_percent,
-    jacobian_gradient,
     mean_absolute_error,
     normalised_cross_correlation,
     surface,
@@ -183,7 +182,9 @@ def test_a_map_that_turns_space_round_in_a_box_folds_there(d):
     u = torch.zeros(1, d, *shape, dtype=torch.float64)
     u[:, 0, 8:17] = slope * torch.arange(9, dtype=torch.float64).view(1, 9, *[1] * (d - 1))
     u[:, 0, 17:] = slope * 8
-    assert_allclose(folding_percent(u), 100 * 7 / 24)  # at each end the central difference is 1 + slope / 2 > 0
+    assert_allclose(
+        batch_regularity(u)["folding_percent"], 100 * 7 / 24
+    )  # at each end the central difference is 1 + slope / 2 > 0
     assert_allclose(folding_strict_percent(u), 100 * 9 / 24)  # there one of the two sides is folded
 
 
@@ -191,7 +192,7 @@ def test_only_the_strict_count_finds_a_fold_one_voxel_wide(d):
     """A voxel that jumps 1.5 ahead: by central differences its neighbours keep 1 ± 0.75."""
     u = torch.zeros(1, d, *[10] * d)
     u[(0, 0, *[4] * d)] = 1.5
-    assert folding_percent(u) == 0
+    assert batch_regularity(u)["folding_percent"] == 0
     assert_allclose(folding_strict_percent(u), 100 * 2 / 10**d)  # itself and the one it jumps over
 
 
@@ -199,14 +200,14 @@ def test_a_map_that_flattens_space_counts_as_a_strict_fold_only(d):
     """u = -x along axis 0 has det = 0: nothing is turned round, nothing can be undone."""
     u = torch.zeros(1, d, *SHAPES[d])
     u[:, 0] = -torch.arange(float(SHAPES[d][0])).view(1, -1, *[1] * (d - 1))
-    assert folding_percent(u) == 0
+    assert batch_regularity(u)["folding_percent"] == 0
     assert folding_strict_percent(u) == 100
 
 
 def test_the_determinant_of_an_affine_map_has_no_gradient(d, random):
     x = torch.from_numpy(np.indices(SHAPES[d]).astype(float))
     u = torch.einsum("ij,j...->i...", 0.3 * random(d, d), x)[None]
-    assert jacobian_gradient(u) < 1e-12
+    assert batch_regularity(u)["jacobian_gradient"] < 1e-12
 
 
 def numpy_determinant(u):
@@ -220,17 +221,17 @@ def test_folds_and_the_gradient_of_the_determinant_agree_with_numpy(d, smooth_im
     u = 40 * torch.cat([smooth_image(SHAPES[d], 3, seed) for seed in range(d)], dim=1)
     det = numpy_determinant(u[0].numpy())
     assert 0 < np.mean(det < 0) < 1
-    assert_allclose(folding_percent(u), 100 * np.mean(det < 0))
-    assert_allclose(jacobian_gradient(u), np.abs(np.gradient(det)).mean())
+    assert_allclose(batch_regularity(u)["folding_percent"], 100 * np.mean(det < 0))
+    assert_allclose(batch_regularity(u)["jacobian_gradient"], np.abs(np.gradient(det)).mean())
 
 
 def test_a_field_of_one_slice_is_as_regular_as_that_of_the_slice(smooth_image):
     """Across the slice nothing is known to change, whatever the displacement there."""
     u = 40 * torch.cat([smooth_image(SHAPES[2], 3, seed) for seed in range(2)], dim=1)
     volume = torch.cat([smooth_image(SHAPES[2], 3, 2), u], dim=1).unsqueeze(2)
-    for measure in (folding_percent, folding_strict_percent, jacobian_gradient):
-        assert measure(u) > 0
-        assert_allclose(measure(volume), measure(u))
+    of_slice, of_volume = batch_regularity(u), batch_regularity(volume)
+    assert all(value > 0 for value in of_slice.values())
+    assert_allclose([*of_volume.values()], [*of_slice.values()])
 
 
 MEASURES = ("hausdorff", "hausdorff95", "mean")

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from benchmarks.template import fields_to
 
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import compose, warp, zeros
@@ -121,7 +122,7 @@ def test_masks_of_the_images_count_beside_the_weight_of_the_template(pair):
 def test_fields_to_images_start_on_the_template_and_heed_its_weight(pair, d):
     T, w, I0, I1, fields = pair
     solver, images = Recorder(fields), torch.cat([I0, I1])
-    assert torch.equal(ThroughTemplate(T, w, solver).fields_to(images, (2.0,) * d), fields)
+    assert torch.equal(fields_to(ThroughTemplate(T, w, solver), images, (2.0,) * d), fields)
     from_, to, spacing, masks = solver.seen
     assert torch.equal(from_, torch.cat([T, T]))
     assert torch.equal(to, images)

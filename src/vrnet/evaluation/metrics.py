@@ -130,18 +130,17 @@ def nan_mean(values: Iterable[float]) -> float:
     return np.nan if np.isnan(found).all() else float(np.nanmean(found))
 
 
-def folding_percent(u: Float[Tensor, "b d *s"]) -> float:
-    """Percentage of voxels with det(I + ∇u) < 0 by central differences, as published. It misses narrow folds."""
-    return 100 * (determinant(jacobian(u)) < 0).double().mean().item()
-
-
 def folding_strict_percent(u: Float[Tensor, "b d *s"]) -> float:
     """Percentage of voxels where any of the determinants of `folds.py` is ≤ 0: of 4 in 2D, of 10 in 3D."""
     return 100 * (smallest_determinant(u) <= 0).double().mean().item()
 
 
-def jacobian_gradient(u: Float[Tensor, "b d *s"]) -> float:
-    """|∇J|: mean absolute component of the gradient of det(I + ∇u), along the axes that have more than one voxel."""
+def batch_regularity(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
+    """Folds and smoothness of a batch of fields in voxels: the percentage of voxels with det(I + ∇u) < 0 by central
+    differences, as published, which misses narrow folds; the strict one; and |∇J|, the mean absolute component of the
+    gradient of this determinant, along the axes that have more than one voxel."""
     det = determinant(jacobian(u))
-    axes = [1 + axis for axis, n in enumerate(det.shape[1:]) if n > 1]
-    return torch.stack(torch.gradient(det, dim=axes)).abs().mean().item()
+    slopes = torch.gradient(det, dim=[1 + axis for axis, n in enumerate(det.shape[1:]) if n > 1])
+    folding, strict = 100 * (det < 0).double().mean().item(), folding_strict_percent(u)
+    smoothness = {"jacobian_gradient": torch.stack(slopes).abs().mean().item()}
+    return {"folding_percent": folding, "folding_strict_percent": strict} | smoothness

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Real
 from numpy import ndarray
-from torch import Tensor
 
 from vrnet.data.labels import label_text
 from vrnet.evaluation import metrics
@@ -97,14 +96,8 @@ def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
         still = [axis for axis in axes if np.abs(field[axis]).max() * grid.spacing[axis] < 1e-3]
         if still:
             across = grid.across if grid.across in still else still[0]
-            return batch_regularity(u[[axis for axis in axes if axis != across]].movedim(1 + across, 0))
-    return batch_regularity(u[None])
-
-
-def batch_regularity(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
-    """Folds and smoothness of a batch of fields in voxels, over all of them together."""
-    names = "folding_percent", "folding_strict_percent", "jacobian_gradient"
-    return {name: getattr(metrics, name)(u) for name in names}
+            return metrics.batch_regularity(u[[axis for axis in axes if axis != across]].movedim(1 + across, 0))
+    return metrics.batch_regularity(u[None])
 
 
 OVERLAPS = "dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"

@@ -21,8 +21,8 @@ from vrnet.data.prepared import PreparedSplit, safe_name
 from vrnet.data.protocols import Sample
 from vrnet.devices import CPU, capture_graph, find_device, threads_for
 from vrnet.errors import BadInput, Stage, counted
-from vrnet.evaluation.metrics import contour_hausdorff, dice, nan_mean
-from vrnet.evaluation.pair import batch_regularity, motion_error
+from vrnet.evaluation.metrics import batch_regularity, contour_hausdorff, dice, nan_mean
+from vrnet.evaluation.pair import motion_error
 from vrnet.fields.calculus import check_finite, warp_labels, zeros
 from vrnet.fields.folds import unfold
 from vrnet.files import Row, check_set, columns_of, json_ready, replace_set, write_json, write_rows

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from pathlib import Path
 
@@ -230,11 +230,14 @@ class Siamese(nn.Module):
 
     def forward(self, x: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b d *s"]:
         size, mode = x.shape[2:], LINEAR_MODE[x.dim() - 2]
-        scales = [accumulate(self.encoder, lambda f, level: level(f), initial=image) for image in (x[:, :1], x[:, 1:])]
-        features = islice(zip(*scales, strict=True), 1, None)  # of both images at every scale, finest first
+        features = zip(*(self.encode(image) for image in (x[:, :1], x[:, 1:])), strict=True)
         joined = [join(torch.cat(pair, dim=1)) for join, pair in zip(self.join, features, strict=True)]
         found = self.mix(torch.cat([functional.interpolate(f, size, mode=mode) for f in joined], dim=1))
         return scale(self.head(found).tanh(), tuple(length / (2 * FIELD_SCALE) for length in size))
+
+    def encode(self, image: Float[Tensor, "b 1 *s"]) -> Sequence[Tensor]:
+        """The features of one image at every scale, finest first."""
+        return [*accumulate(self.encoder, lambda f, level: level(f), initial=image)][1:]
 
 
 SEGMENTER_WIDTHS = (1, 2, 4, 6, 8)  # channels of each level, as multiples of the first's

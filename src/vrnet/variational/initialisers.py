@@ -93,11 +93,6 @@ class ThroughTemplate(nn.Module):
         a, b = found.chunk(2)
         return compose(b, a)
 
-    def fields_to(self, I: Float[Tensor, "b 1 *s"], spacing: Spacing = None) -> Field:
-        """The fields from the template to images: I(x + u(x)) is like T."""
-        T, w = self.on_grid(I)
-        return self.solve(T, I, spacing, w, torch.ones_like(I))
-
     def solve(self, I0: Tensor, I1: Tensor, spacing: Spacing, w0: Tensor, w1: Tensor) -> Tensor:
         return self.make(I0.dim() - 2, I0.device)(I0, I1, spacing, Masks(w0, w1))
 
