@@ -155,7 +155,7 @@ class Source:
 
     def corrected_by(self, result: "CineResult", labels: Path, frame: int | None, names: str | None) -> "Source":
         """With labels that were given later: of the reference in place of the others, of another frame beside them."""
-        has_labels = self.labels is not None or (result.seen is not None and result.seen.level != "failed")
+        has_labels = self.labels is not None or result.with_seen_labels().heart is not None
         of_base = (result.frame, self.frame) if self.labels is not None else (result.frame,)
         if frame is None or frame in of_base or not has_labels:
             return Source.of(Path(self.cine), labels, result.frame if frame is None else frame, names, self.series)
