@@ -298,11 +298,14 @@ def result_table(result: "CineResult") -> "Table":
         alone = {name: value for name, value in result.ejection_fractions_percent.items() if name != "measured"}
         for name, fraction in found.ejection_fractions_percent.items():
             beside = [f"{number(value[name])} {estimate}" for estimate, value in alone.items() if name in value]
+            if name in result.expected_fractions_percent:
+                low, high = result.expected_fractions_percent[name]
+                beside.insert(0, f"experts': {low:.0f} to {high:.0f} expected")
             more = f" ({', '.join(beside)})" if beside else ""
             table.add_row(
                 f"Ejection fraction of the {name}, %", number(fraction) + (without if name == "LV" else "") + more
             )
-    for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
+    for measure in ("green_circumferential", "midwall_length", "wall_thickness", "green_radial"):
         if peak := result.strain and result.strain.peak(measure):
             place = f"{numbered('frame', [peak.frame])} of {frames}"
             table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")
