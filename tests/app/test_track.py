@@ -16,7 +16,6 @@ from tests.images.cines import write_slices
 from tests.phantoms import cycle
 from vrnet import Grid, Image, Transform, write_image
 from vrnet.app.track import LABELLED as FILES_WITH_LABELS
-from vrnet.app.track import SEEN
 from vrnet.cardiac.strain import MEASURES
 from vrnet.fields.calculus import warp
 from vrnet.images.io import to_sitk
@@ -64,7 +63,7 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
     assert status == 0, err
     folder = files / "out"
     names = {f"transforms/frame_{k:02d}.nii.gz" for k in range(FRAMES)}
-    assert everything(folder).keys() == names | {*FILES_WITH_LABELS} - {SEEN}
+    assert everything(folder).keys() == names | {*FILES_WITH_LABELS}
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["frames"], summary["reference"], summary["folding_strict_percent"]) == (FRAMES, 0, 0)
     assert summary["closure_mm"]["forward"] < 1
@@ -228,7 +227,7 @@ def test_a_tracking_is_measured_anew_without_tracking(vrnet, track, files, beat)
     before = everything(folder)
     status, out, err = vrnet("measure", folder, "--labels", labels)
     assert status in (0, 3), err
-    assert f"Wrote {', '.join(name for name in FILES_WITH_LABELS if name != SEEN)}, summary.json" in out
+    assert f"Wrote {', '.join(FILES_WITH_LABELS)}, summary.json" in out
     later = everything(folder)
     assert all(later[name] == before[name] for name in before if name.startswith("transforms"))
     track("--labels", labels)

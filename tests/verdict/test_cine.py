@@ -34,7 +34,7 @@ from vrnet.verdict.evidence import evidence_of as evidence_of_pair
 
 MEASURES = (
     "unevenness", "wall_change", "muscle_in_cavity", "shortening", "thickening", "lengthening", "area_change",
-    "unmatched", "stillness", "estimates",
+    "unmatched", "stillness", "estimates", "estimates of the RV",
 )  # fmt: skip
 STACK = Run("short-axis-cine", dimension=2, is_stack=True)
 

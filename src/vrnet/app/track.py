@@ -155,7 +155,7 @@ class Source:
 
     def corrected_by(self, result: "CineResult", labels: Path, frame: int | None, names: str | None) -> "Source":
         """With labels that were given later: of the reference in place of the others, of another frame beside them."""
-        has_labels = self.labels is not None or (result.seen is not None and result.seen.level != "failed")
+        has_labels = self.labels is not None or result.with_seen_labels().heart is not None
         of_base = (result.frame, self.frame) if self.labels is not None else (result.frame,)
         if frame is None or frame in of_base or not has_labels:
             return Source.of(Path(self.cine), labels, result.frame if frame is None else frame, names, self.series)
@@ -298,11 +298,14 @@ def result_table(result: "CineResult") -> "Table":
         alone = {name: value for name, value in result.ejection_fractions_percent.items() if name != "measured"}
         for name, fraction in found.ejection_fractions_percent.items():
             beside = [f"{number(value[name])} {estimate}" for estimate, value in alone.items() if name in value]
+            if name in result.expected_fractions_percent:
+                low, high = result.expected_fractions_percent[name]
+                beside.insert(0, f"experts': {low:.0f} to {high:.0f} expected")
             more = f" ({', '.join(beside)})" if beside else ""
             table.add_row(
                 f"Ejection fraction of the {name}, %", number(fraction) + (without if name == "LV" else "") + more
             )
-    for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
+    for measure in ("green_circumferential", "midwall_length", "wall_thickness", "green_radial"):
         if peak := result.strain and result.strain.peak(measure):
             place = f"{numbered('frame', [peak.frame])} of {frames}"
             table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")

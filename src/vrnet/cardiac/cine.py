@@ -31,7 +31,7 @@ from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.provenance import versions
 from vrnet.registration.cine import motion_of, plan_tracking, propagate_labels, track_motion
-from vrnet.vocabulary import Channels, DeviceChoice, Slices
+from vrnet.vocabulary import HEART, Channels, DeviceChoice, Slices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +46,11 @@ CLOSURE = (
 )
 SEGMENTING = 0.3
 """The part of the time of `track` that the network takes to find the ventricles in all frames."""
+LEAST_ALIKE = {"LV": 0.9, "Myo": 0.85}
+"""Dice of what a network finds with labels that were given, from which on it draws as these do. Of ten validation
+patients of ACDC it does in eight: with it in these, Dice at end-systole is .863 over all ten, by motion alone .813."""
+EXPECTED_ERROR = {"LV": (-9.0, 7.0), "RV": (-30.0, 30.0)}
+"""Limits of agreement with experts' outlines, in points of ejection fraction: results/strain/cycles.csv."""
 COUNTING = "numbers of frames and slices are counted from 0; sentences count from 1"
 
 
@@ -84,7 +89,7 @@ class CineResult:
     given_labels: tuple[int, Image] | None = None
     """The frame that labels were given of, and these; None where the network drew those of the reference."""
     seen: Segmentation | None = None
-    """What the network finds in every frame, where no labels were given."""
+    """What the network finds in every frame; None where it was not asked."""
     corrections: tuple[tuple[int, Image], ...] = ()
     """Frames whose labels were corrected, and these; neighbours change with them."""
 
@@ -111,7 +116,7 @@ class CineResult:
             back = self.transforms[frame].apply_labels(given, smooth=True)
         return replace(
             self, reference_labels=replace(back, name=given.name), heart=known[1], label_names=known[2],
-            given_labels=(frame, given), seen=None, corrections=(),
+            given_labels=(frame, given), corrections=(),
         )  # fmt: skip
 
     def with_seen_labels(self) -> "CineResult":
@@ -127,7 +132,20 @@ class CineResult:
         """Who drew the outlines of the reference; None without any."""
         if self.reference_labels is None:
             return None
-        return f"the network {self.seen.model}" if self.seen else "the labels given"
+        return f"the network {self.seen.model}" if self.seen and not self.given_labels else "the labels given"
+
+    @cached_property
+    def is_seen_alike(self) -> bool:
+        """Whether the network is sure, and draws the wall and the cavity of the LV as the labels that were given do."""
+        if self.seen is None or self.seen.level != "good" or self.heart is None:
+            return False
+        if self.given_labels is None:
+            return True
+        (frame, given), alike = self.given_labels, []
+        for label, name in ((self.heart.lv, "LV"), (self.heart.wall, "Myo")):
+            a, b = given.array == label, self.seen.frames[frame] == HEART[name]
+            alike.append(2 * (a & b).sum() >= LEAST_ALIKE[name] * (a.sum() + b.sum()))
+        return all(alike)
 
     @cached_property
     def ejection_fractions_percent(self) -> dict[str, dict[str, float]]:
@@ -136,10 +154,21 @@ class CineResult:
         if self.volumes is None or self.carried is None:
             return {}
         found = {"measured": self.volumes.ejection_fractions_percent}
-        if self.seen is not None and self.seen.level != "failed":
+        is_own = self.seen is not None and self.seen.level != "failed" and self.given_labels is None
+        if self.seen is not None and (is_own or self.is_seen_alike):
             found |= {"by motion alone": self.carried_volumes.ejection_fractions_percent}
             found |= {"by the network alone": self.seen.ejection_fractions_percent}
         return found
+
+    @property
+    def expected_fractions_percent(self) -> dict[str, tuple[float, float]]:
+        """{ventricle: between which ejection fractions that by experts' outlines is expected}, where the network drew
+        those of the reference: see EXPECTED_ERROR."""
+        told = self.ejection_fractions_percent.get("measured", {}) if self.seen and not self.given_labels else {}
+        sides = {
+            name: (told[name] - high, told[name] - low) for name, (low, high) in EXPECTED_ERROR.items() if name in told
+        }
+        return {name: (max(0.0, low), min(100.0, high)) for name, (low, high) in sides.items()}
 
     @cached_property
     def transforms(self) -> tuple[Transform, ...]:
@@ -165,12 +194,12 @@ class CineResult:
 
     @cached_property
     def labels(self) -> Integer[ndarray, "t *s"] | None:
-        """The label map of every frame, brought there from the reference; where the network drew that, and is sure,
-        between this and what it finds in each frame."""
+        """The label map of every frame, brought there from the reference; where the network is sure, and draws that
+        alike, between this and what it finds in each frame."""
         if self.carried is None or self.reference_labels is None or self.heart is None:
             return None
         found, (frame, given) = self.carried, self.given_labels or (self.frame, self.reference_labels)
-        if self.seen is not None and self.seen.level == "good":
+        if self.seen is not None and self.is_seen_alike:
             found = reconcile(found, self.seen.frames, self.heart, self.cine.grid.spacing, self.across)
         found = np.stack([given.array if k == frame else labels for k, labels in enumerate(found)])
         for k, corrected in self.corrections:
@@ -280,7 +309,7 @@ class CineResult:
 
         dimension = len(self.cine.grid.shape) - (self.slice_axis is not None)
         found = judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))
-        if self.seen is None or self.seen.level != "look":
+        if self.seen is None or self.seen.level == "good" or self.given_labels is not None:
             return found
         level: Level = "failed" if found.level == "failed" else "look"
         return replace(found, level=level, reasons=found.reasons + self.seen.reasons)
@@ -289,15 +318,19 @@ class CineResult:
         """What a reader should know beside the verdict."""
         found = [f"{self.cine.doubt}."] if self.cine.doubt else []
         found += [f"{line[0].upper()}{line[1:]}." for line in self.cine.study if ": left, " in line]
-        if self.frame or self.seen is not None:
-            by = ", end-diastole by the network" if self.seen is not None and self.given_labels is None else ""
+        is_own = self.seen is not None and self.given_labels is None
+        if self.frame or is_own:
+            by = ", end-diastole by the network" if is_own else ""
             found.append(f"The reference is frame {self.frame + 1} of {len(self.cine)}, {self.frame} in files{by}.")
-        if self.seen is not None:
-            if self.reference_labels is None:
-                found.append(f"Nothing was measured: {' '.join(self.seen.reasons)} Give --labels of the reference.")
-            else:
-                said = "between those that motion carries, which the film shows, and those found in each frame"
-                found.append(f"Outlines are by {self.outlines_by}: {said}.")
+        if self.seen is not None and self.reference_labels is None:
+            found.append(f"Nothing was measured: {' '.join(self.seen.reasons)} Give --labels of the reference.")
+        if self.reference_labels is not None:
+            said = "those of other frames are carried there by the motion alone"
+            if self.is_seen_alike:
+                said = "those of other frames are between what motion carries there and what the network finds"
+            found.append(f"Outlines of the reference are by {self.outlines_by}; {said}.")
+        if self.corrections:
+            found.append(f"The labels of {numbered('frame', [k for k, _ in self.corrections])} were corrected.")
         if self.reference_labels is None:
             found.append("Without labels the wall, the cavity and the strain are not checked.")
         if self.strain is not None and not self.strain.insertions:
@@ -335,6 +368,7 @@ class CineResult:
         if self.volumes is not None:
             about["volumes"] = self.volumes.as_json()
             about["ejection_fractions_percent"] = self.ejection_fractions_percent
+            about["ejection_fractions_expected_percent"] = self.expected_fractions_percent or None
         if self.strain is not None:
             about["strain"] = self.strain.as_json()
         if self.no_strain is not None:
@@ -402,13 +436,13 @@ def track(
     known = read_labels(labels, whole, heart, names) if is_given and labels is not None else ()
     plan, tell = plan_tracking(whole, method, slices, device, channels), progress or (lambda part: None)
     seen, box = None, None
-    if not whole.grid.is_volume and (not known or plan.method.is_network):
+    if not whole.grid.is_volume and (labels is not None or plan.method.is_network):
         model = load_segmenter()
         box = find_box(whole, model, device)
-        if labels is not None and not known:
+        if labels is not None:
             seen = find_ventricles(whole, model, device, box, lambda part: tell(SEGMENTING * part))
     if frame is None:
-        frame = seen.end_diastole if seen is not None and seen.level != "failed" else 0
+        frame = seen.end_diastole if seen is not None and seen.level != "failed" and not known else 0
     if box is not None:  # solvers are quick, and labels that are given must lie in it
         inside = Planes(whole.grid).split(known[0].array[None] != 0) if known else np.zeros((1, 1), bool)
         box = box if plan.method.is_network and inside[..., *box].sum() == inside.sum() else None

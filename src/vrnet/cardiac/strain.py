@@ -321,17 +321,21 @@ class Strain:
         degrees = float(self.twist_deg[frame])
         return {"degrees": degrees, "frame": frame, "torsion_degrees_per_cm": degrees / apart}
 
-    @property
-    def strain_rates(self) -> dict[str, float] | None:
-        """{shortening, lengthening} of the whole wall, in percent per second; None where no times are known."""
-        curve = self.curve("green_circumferential")
+    def strain_rate(self, region: str = GLOBAL) -> Float[ndarray, " t"] | None:
+        """STRAIN_RATE at every frame, in percent per second; None where no times are known."""
+        curve = self.curve("green_circumferential", region)
         if self.times_ms is None or np.isnan(curve).any() or len(curve) < 3:
             return None
         times = np.asarray(self.times_ms) / 1000
         period = len(times) / (len(times) - 1) * (times[-1] - times[0])
         around = np.concatenate([times[-1:] - period, times, times[:1] + period])
-        rates = (np.roll(curve, -1) - np.roll(curve, 1)) / (around[2:] - around[:-2])
-        return {"shortening": float(rates.min()), "lengthening": float(rates.max())}
+        return (np.roll(curve, -1) - np.roll(curve, 1)) / (around[2:] - around[:-2])
+
+    @property
+    def strain_rates(self) -> dict[str, float] | None:
+        """{shortening, lengthening} of the whole wall, in percent per second; None where no times are known."""
+        rates = self.strain_rate()
+        return None if rates is None else {"shortening": float(rates.min()), "lengthening": float(rates.max())}
 
     @property
     def dyssynchrony(self) -> float | None:

@@ -11,14 +11,26 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float, Integer, Shaped
+from jaxtyping import Bool, Float, Integer, Shaped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy import ndarray
 from PIL import Image, ImageChops, ImageDraw, ImageFont
 
 from vrnet.cardiac.cine import CLOSURE, CineResult
-from vrnet.cardiac.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Measure, Peak, Strain, StrainMap, strain_map
+from vrnet.cardiac.strain import (
+    GLOBAL,
+    MEASURES,
+    NO_SEGMENTS,
+    STRAIN_RATE,
+    TITLES,
+    TWIST,
+    Measure,
+    Peak,
+    Strain,
+    StrainMap,
+    strain_map,
+)
 from vrnet.cardiac.volumes import VOLUME_DEFINITION, Volumes, open_wall_text
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.errors import Progress, in_runs, numbered
@@ -52,6 +64,7 @@ class Film:
     spacing: tuple[float, float]  # of voxels within slices, in mm
     numbers: list[int]  # of the slices in the cine, from 0
     depth: int  # how many slices the cine has
+    frame_labels: Integer[ndarray, "t w h n"] | None = None  # where these are not those of the reference, moved
 
     @classmethod
     def of(cls, result: CineResult) -> "Film":
@@ -67,11 +80,14 @@ class Film:
         fields = result.kept.fields[:, list(order)] * np.reshape(signs, (-1, *[1] * len(order)))
         frames, motion = shown(result.cine.frames), shown(fields)[:, :2]
         labels = shown(np.zeros(grid.shape, np.uint8) if given is None else given.array)
+        is_mixed = result.labels is not None and (result.is_seen_alike or bool(result.corrections))
+        maps = shown(result.labels) if is_mixed else None
         box = [slice(None), slice(None)]
         if labels.any():
             box = [slice(*span_with_margin(labels.any(axis=(other, 2)), BOX_MARGIN)) for other in (1, 0)]
         spacing = grid.spacing[order[0]], grid.spacing[order[1]]
-        return cls(result, frames[:, *box], motion[:, :, *box], labels[*box], spacing, numbers, depth)
+        maps = None if maps is None else maps[:, *box]
+        return cls(result, frames[:, *box], motion[:, :, *box], labels[*box], spacing, numbers, depth, maps)
 
     @property
     def heart(self) -> HeartLabels:
@@ -107,6 +123,9 @@ class Film:
 # The numbers of a tracked cine, as a page prints them, each with its definition.
 
 ABSENT = "–"
+HEADLINES = {
+    "green_circumferential": "Peak circumferential strain (Green)", "wall_thickness": "Peak thickening of the wall",
+}  # fmt: skip
 SYMBOLS = {  # what a page has in place of the plain letters of files
     "1/2 ": "½ ", "F'F - I": "FᵀF − I", "grad u": "∇u",
     "L - L0": "L − L₀", "/L0": "/L₀", "T - T0": "T − T₀", "/T0": "/T₀",
@@ -125,10 +144,13 @@ def headline(result: CineResult) -> list[tuple[str, str, str]]:
         for estimate, fractions in result.ejection_fractions_percent.items():
             if estimate != "measured" and name in fractions:
                 beside.append(f"{in_percent(fractions[name])} {estimate}")
+        if name in result.expected_fractions_percent:
+            low, high = result.expected_fractions_percent[name]
+            beside.insert(0, f"experts' outlines: {low:.0f} to {high:.0f} % expected")
         rows.append((f"Ejection fraction, {name}", in_percent(fraction), ", ".join(beside)))
-    for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
+    for name, title in HEADLINES.items():
         if result.strain is not None and (peak := result.strain.peak(name)):
-            rows.append((f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak, len(result.cine))))
+            rows.append((title, in_percent(peak.percent), when(peak, len(result.cine))))
     return [*rows, ("Closure error, the larger", f"{max(result.closure_mm.values()):.2f} mm", "")]
 
 
@@ -241,6 +263,7 @@ def frame_text(k: int, frames: int | None = None) -> str:
 # draws. Coordinates are in pixels, pixel i from i to i + 1.
 
 GRID_LINES = 28  # along the longer side of a picture
+OUTLINE_POINTS = 96  # of each outline of labels that are drawn in every frame
 OUTLINE_SMOOTHING = 0.8  # in pixels, of the Gaussian that takes the steps of voxels from an outline
 
 
@@ -256,21 +279,26 @@ class MaterialPoints:
 
 def material_points(film: Film, k: int) -> MaterialPoints:
     """The points of the k-th slice, moved by x + u_t(x), u between the middles of pixels by linear interpolation."""
-    from contourpy import contour_generator
-    from scipy.ndimage import gaussian_filter, map_coordinates
+    from scipy.ndimage import map_coordinates
 
     sides = film.frames.shape[1:3]
     step = max(1, round(max(sides) / GRID_LINES))
     lines = [np.arange(step // 2, n, step) + 0.5 for n in sides]  # through the middles of pixels
     still = [np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)]
-    outlines, count = [], still[0].shape[1]
+    outlines, count, drawn = [], still[0].shape[1], []
     flat = film.labels[..., k]
     for label in np.unique(flat[flat != 0]).tolist():
-        smooth = gaussian_filter(np.pad(flat == label, 2).astype(np.float32), OUTLINE_SMOOTHING)
-        for line in contour_generator(z=smooth.T).lines(0.5):
-            still.append(np.asarray(line)[:-1].T - 1.5)  # the last point is the first again
-            outlines.append((label, count, len(line) - 1))
-            count += len(line) - 1
+        if film.frame_labels is not None and label in (film.heart.rv, film.heart.wall, film.heart.lv):
+            for mask in regions(film, k, label):
+                drawn.append(np.stack(follow_outline(mask)))
+                still.append(drawn[-1][0])
+                outlines.append((label, count, OUTLINE_POINTS))
+                count += OUTLINE_POINTS
+            continue
+        for line in contours(flat == label):
+            still.append(line)
+            outlines.append((label, count, line.shape[1]))
+            count += line.shape[1]
     squares, corners = np.empty((2, 0)), np.empty((0, 4), int)
     if film.strain is not None:  # the corners of the wall's voxels, each once, and in the order around each
         voxels = film.strain.index[:2, film.strain.index[2] == k].T
@@ -279,7 +307,45 @@ def material_points(film: Film, k: int) -> MaterialPoints:
         squares, corners = unique.T.astype(float), which.reshape(-1, 4)
     points, motion = np.concatenate([*still, squares], 1), film.motion[..., k]
     moved = [[map_coordinates(u, points - 0.5, order=1, mode="nearest") for u in frame] for frame in motion]
-    return MaterialPoints(points + np.array(moved), (len(lines[0]), len(lines[1])), outlines, corners + count)
+    found = points + np.array(moved)
+    if film.frame_labels is not None:
+        redrawn = [first for label, first, _ in outlines if label in (film.heart.rv, film.heart.wall, film.heart.lv)]
+        for first, lines_of_label in zip(redrawn, drawn, strict=True):
+            found[:, :, first : first + OUTLINE_POINTS] = lines_of_label
+    return MaterialPoints(found, (len(lines[0]), len(lines[1])), outlines, corners + count)
+
+
+def contours(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
+    """The closed lines around a mask, smoother than its voxels."""
+    from contourpy import contour_generator
+    from scipy.ndimage import gaussian_filter
+
+    smooth = gaussian_filter(np.pad(mask, 2).astype(np.float32), OUTLINE_SMOOTHING)
+    return [np.asarray(line)[:-1].T - 1.5 for line in contour_generator(z=smooth.T).lines(0.5)]  # its end is its start
+
+
+def regions(film: Film, k: int, label: int) -> list[Bool[ndarray, "t w h"]]:
+    """In every frame, what is inside the outlines of a label: of the wall, all within its outer and its inner one."""
+    assert film.frame_labels is not None
+    maps, heart = film.frame_labels[..., k], film.heart
+    if label != heart.wall or heart.lv is None:
+        return [maps == label]
+    return [(maps == label) | (maps == heart.lv), maps == heart.lv]
+
+
+def follow_outline(masks: Bool[ndarray, "t w h"]) -> list[Float[ndarray, "2 m"]]:
+    """The longest line around a mask in every frame, as equally many points; of none, one place of the last."""
+    found = [np.full((2, OUTLINE_POINTS), np.argwhere(masks.any(0)).mean(0)[:, None] + 0.5 if masks.any() else 0.0)]
+    for mask in masks:
+        if lines := contours(mask):
+            line = max(lines, key=lambda each: each.shape[1])
+            closed = np.column_stack([line, line[:, 0]])
+            along = np.append(0, np.linalg.norm(np.diff(closed), axis=0).cumsum())
+            at = np.linspace(0, along[-1], OUTLINE_POINTS, endpoint=False)
+            found.append(np.stack([np.interp(at, along, each) for each in closed]))
+        else:
+            found.append(np.repeat(found[-1].mean(1, keepdims=True), OUTLINE_POINTS, 1))
+    return found[1:]
 
 
 # What the scripts of a cine's page read: slices in 8-bit sheets of frames, points of tissue, strain, and curves.
@@ -326,7 +392,7 @@ def cine_data(film: Film) -> dict[str, Any]:
         "range": [-max(width, height) / 2, 1.5 * max(width, height)],
         "strainRange": STRAIN_RANGE, "limits": COLOUR_LIMITS,
         "sheets": sheets, "points": points,
-        "strain": None if strain is None else {m.name: strain_curves(strain, m) for m in MEASURES},
+        "strain": None if strain is None else all_curves(strain),
         "volumes": None if volumes is None else {name: ml.round(2).tolist() for name, ml in curves.items() if ml.any()},
         "segments": [
             {"region": f"segment {s.number}", "number": s.number, "name": s.name, "level": s.level}
@@ -340,11 +406,27 @@ def strain_curves(strain: Strain, measure: Measure) -> dict[str, Any]:
     peaks = {region: peak.frame for region in strain.regions if (peak := strain.peak(measure.name, region))}
     return {
         "title": measure.title,
+        "unit": "%",
         "definition": in_symbols(measure.definition),
         "direction": "circumferential" if measure.falls else "radial",  # that of COLOUR_LIMITS that it goes with
         "regions": {region: strain.curve(measure.name, region).round(2).tolist() for region in peaks},
         "peaks": peaks,
     }
+
+
+def all_curves(strain: Strain) -> dict[str, Any]:
+    """Those of every measure, of twist, and of the strain rate of every region, if they are known."""
+    found = {"twist": ("Twist", "°", TWIST, {} if strain.twist_deg is None else {GLOBAL: strain.twist_deg})}
+    rates = {name: rate for name in strain.regions if (rate := strain.strain_rate(name)) is not None}
+    found["strain_rate"] = ("Circumferential strain rate", "%/s", STRAIN_RATE, rates)
+    return {m.name: strain_curves(strain, m) for m in MEASURES} | {
+        name: {
+            "title": title, "unit": unit, "definition": definition, "direction": "circumferential",
+            "regions": {region: curve.round(2).tolist() for region, curve in curves.items()},
+            "peaks": {region: int(np.abs(curve).argmax()) for region, curve in curves.items()},
+        }
+        for name, (title, unit, definition, curves) in found.items() if curves
+    }  # fmt: skip
 
 
 def in_base64(array: Any, kind: str) -> str:

@@ -79,9 +79,11 @@ def cine_evidence(result: CineResult) -> CineEvidence:
         curves = replace(curves, wall_mm2=np.stack([walls.get(k, np.full(n, np.nan)) for k in curves.slices]))
     changed = change(sum(walls.values(), np.zeros(n)), result.frame) if walls else None
     whole = extremes_of_whole(changed, result.strain, result.muscle_in_cavity)
-    alone = [found.get("LV", np.nan) for name, found in result.ejection_fractions_percent.items() if "alone" in name]
-    if alone and np.isfinite(alone).all():
-        whole["estimates"] = Extreme(float(np.ptp(alone)) / 100, smallest_cavity(result))
+    for key, ventricle in (("estimates", "LV"), ("estimates of the RV", "RV")):
+        told = result.ejection_fractions_percent.items()
+        alone = [found.get(ventricle, np.nan) for name, found in told if "alone" in name]
+        if alone and np.isfinite(alone).all():
+            whole[key] = Extreme(float(np.ptp(alone)) / 100, smallest_cavity(result))
     return CineEvidence(
         tuple(frames),
         max(result.closure_mm.values()),
@@ -315,6 +317,9 @@ FINDINGS = (
     CineRule("estimates", lambda e: [e.whole.get("estimates", NOTHING)], (0.1, inf),
              "The ejection fraction by the motion alone and that by the network alone differ by {value}: look at the "
              "outlines of {frames}.", (advice.REFERENCE_LABELS, advice.other_tracker)),
+    CineRule("estimates of the RV", lambda e: [e.whole.get("estimates of the RV", NOTHING)], (0.4, inf),
+             "The ejection fraction of the RV by the motion alone and that by the network alone differ by {value}: "
+             "look at its outlines in {frames}.", (advice.REFERENCE_LABELS,)),
     CineRule("area of a part", lambda e: [e.whole.get("area_change", NOTHING)], (1.0, inf),
              "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and "
              "little moves through a slice.", (advice.outer_slices, advice.other_tracker, advice.stiffer)),
@@ -336,7 +341,9 @@ def verdict_as_json(result: CineResult) -> dict[str, Any]:
     """The verdict as summary.json holds it, with what to try as options of the command, and where it is worst."""
     verdict, worst = result.verdict, where_to_look(result.evidence)
     told = replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_)).as_json()
-    return told | {"worst": None if worst is None else {"slice": worst.slice, "frame": worst.frame}}
+    parts = {"wall": result.kept.area_mm2, "cavity": result.muscle_in_cavity, "strain": result.strain}
+    place = None if worst is None else {"slice": worst.slice, "frame": worst.frame}
+    return told | {"worst": place, "not_checked": [name for name, found in parts.items() if not found]}
 
 
 def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:

@@ -48,20 +48,20 @@ function drawBullseye() {
 // Colours and numbers at this frame. The limits are those of the wall.
 function followSegments() {
   if (!bullseye) return;
-  const limit = report.limits[strainOf().direction];
-  element("bullseye-title").textContent = `${element("measure").selectedOptions[0].textContent}, %`;
-  element("bullseye-low").textContent = `−${limit} %`;
-  element("bullseye-high").textContent = `${limit} %`;
+  const { direction, unit } = strainOf(), limit = report.limits[direction] * (unit === "%/s" ? 10 : 1);
+  element("bullseye-title").textContent = `${element("measure").selectedOptions[0].textContent}, ${unit}`;
+  element("bullseye-low").textContent = `−${limit} ${unit}`;
+  element("bullseye-high").textContent = `${limit} ${unit}`;
   for (const { region, number, name } of report.segments) {
     const value = segmentValue(region), sector = bullseye.querySelector(`[data-region="${region}"]`), text = bullseye.querySelector(`[data-value="${region}"]`);
     sector.classList.toggle("absent", value === undefined);
     sector.style.fill = value === undefined ? "" : strainColour(value, limit);
     sector.setAttribute("aria-pressed", String(region === state.segment));
-    sector.setAttribute("aria-label", `${number}, ${name}: ${value === undefined ? "not seen" : `${toFixed(value, 1)} %`}`);
+    sector.setAttribute("aria-label", `${number}, ${name}: ${value === undefined ? "not seen" : `${toFixed(value, 1)} ${unit}`}`);
     text.textContent = value === undefined ? "–" : toFixed(value, 0);
     text.style.fill = value !== undefined && Math.abs(value) > 0.75 * limit ? "#fff" : value === undefined ? "" : "#1b212b";
     if (region === state.segment) halo.setAttribute("d", sector.getAttribute("d"));
-    if (region === state.segment) element("segment").textContent = `${number}, ${name}: ${value === undefined ? "no slice shows it" : `${toFixed(value, 1)} %`}`;
+    if (region === state.segment) element("segment").textContent = `${number}, ${name}: ${value === undefined ? "no slice shows it" : `${toFixed(value, 1)} ${unit}`}`;
   }
   halo.style.display = state.segment ? "" : "none";
   if (!state.segment) element("segment").textContent = "Choose a segment to see its curve.";

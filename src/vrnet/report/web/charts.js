@@ -41,6 +41,7 @@ class Chart {
   }
 
   draw() {
+    if (this.svg.id === "strain") this.unit = strainOf().unit;
     const width = this.svg.clientWidth, height = this.svg.clientHeight, shown = this.curves();
     const values = [0, ...shown.flatMap((curve) => curve.values)];
     const [low, high] = [Math.min(...values), Math.max(...values)], pad = 0.06 * (high - low || 1);
