@@ -3,8 +3,8 @@
     python benchmarks/strain.py --root ACDC [--methods short-axis-cine TV-L1] [--out results/strain]
 
 The labels of end-diastole alone are tracked; the ejection fraction is compared with that of the labels of end-systole.
-Writes acdc_METHOD.csv with one row per subject, which benchmarks/pictures.py draws; subjects that are in it are not
-measured again. ACDC: the folder of patientNNN/ and split.csv.
+Writes acdc_METHOD.csv with one row per subject, which benchmarks/strain_figure.py draws; subjects that are in it are
+not measured again. ACDC: the folder of patientNNN/ and split.csv.
 
     python benchmarks/strain.py --root ACDC --cycles ACDC_CINE [--split test]
 

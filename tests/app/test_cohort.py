@@ -21,7 +21,7 @@ from tests.cohort.works import make_task, write_list
 from tests.phantoms import cycle, phantom
 from vrnet import Grid, Image, Transform, write_image
 from vrnet.app import main as cli
-from vrnet.app.cohort import scan_acdc
+from vrnet.app.cohort import scan_folder
 from vrnet.app.subject import ending_lines, plan_lines, write_tables
 from vrnet.cohort.results import CohortFolder, Plan
 from vrnet.cohort.run import run_here, run_tasks
@@ -236,7 +236,7 @@ def test_a_folder_in_a_known_layout_becomes_a_list_that_can_be_run(vrnet, acdc, 
 
 def test_a_scan_tells_of_missing_images(vrnet, acdc, tmp_path):
     shutil.copytree(acdc, tmp_path / "acdc")
-    _, second = scan_acdc(tmp_path / "acdc")
+    _, second = scan_folder(tmp_path / "acdc")
     second["moving"].unlink()
     status, said, err = vrnet("cohort", "--scan", tmp_path / "acdc", "--out", tmp_path / "out")
     assert status == 0, err

@@ -3,8 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from benchmarks import pictures
-from benchmarks.pictures import ROWS, cut_slice, draw_comparison, draw_denoising, field_states, slice_of
 
 from tests.models import trained
 from tests.paper.fake_results import write_result
@@ -12,6 +10,7 @@ from vrnet.data.dataset import Phantoms
 from vrnet.errors import BadInput
 from vrnet.files import write_json
 from vrnet.methods.names import Identity
+from vrnet.paper import pictures
 from vrnet.paper.figures import (
     ALPHA_METHODS,
     ALPHAS,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from benchmarks.pictures import PANELS, STRAIN_METHODS, draw_strain
+from benchmarks.strain_figure import PANELS, STRAIN_METHODS, draw_strain
 
 from strain import lost_at_base, measure
 from tests.phantoms import cycle

@@ -1,7 +1,9 @@
 """`vrnet cohort`: many subjects, on this machine or on a cluster."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +42,7 @@ class Cohort:
     out: args.Folder
     """Folder for the results; made if it is not there."""
     scan: args.OptionalFolder = None
-    """Only write the list of a folder in the layout of ACDC: DIR/pairs.csv or DIR/cines.csv."""
+    """Only write the list of a folder in the layout of ACDC or BIDS: DIR/pairs.csv or DIR/cines.csv."""
     cines: bool = False
     """With --scan: list the cines, also where there are pairs of ED and ES."""
     dry_run: bool = False
@@ -76,7 +78,7 @@ class Cohort:
                 raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
             others = {*args.changed_fields(self)} - {"out", "scan", "cines"}
             args.refuse_options(self, others, "on a folder that is listed: give that with the list")
-            write_list(scan_acdc(self.scan, self.cines), self.out)
+            write_list(scan_folder(self.scan, self.cines), self.out)
         elif self.list_file is None:
             raise BadInput("there is no list of subjects: give LIST.csv, or --scan FOLDER to have one written")
         elif is_folder(self.list_file):
@@ -89,9 +91,22 @@ class Cohort:
             run_list(self, self.list_file)
 
 
-def scan_acdc(folder: Path, cines: bool = False) -> "list[Row]":
-    """The subjects of a folder in ACDC's layout, patient001/Info.cfg, as rows with absolute paths: pairs of ED, fixed,
-    and ES, moving, also without images, so that these are missed; cines if asked for, or where nobody has pairs."""
+def scan_folder(folder: Path, cines: bool = False) -> "list[Row]":
+    """The subjects of a folder as rows with absolute paths: pairs; cines if asked for, or where nobody has pairs."""
+    ways = [scan_acdc, scan_bids]
+    found = (way(folder, is_cine) for is_cine in ([True] if cines else [False, True]) for way in ways)
+    if rows := next(filter(None, found), None):
+        return rows
+    raise BadInput(
+        f"no {'cines' if cines else 'pairs or cines'} are found in the folder {folder}: neither patients as in ACDC "
+        "(patient001/Info.cfg, patient001_4d.nii.gz), nor sub-… with images of ED and ES, of two sessions, or "
+        "…_cine.nii.gz of four axes, as in BIDS"
+    )
+
+
+def scan_acdc(folder: Path, cines: bool) -> "list[Row]":
+    """In ACDC's layout, patient001/Info.cfg: pairs of ED, fixed, and ES, moving, also without images, so that these are
+    missed; none where nobody has images. Or cines, with the labels of ED."""
     from vrnet.data.dataset import frame_numbers, read_info
     from vrnet.files import exists
 
@@ -109,12 +124,38 @@ def scan_acdc(folder: Path, cines: bool = False) -> "list[Row]":
             row |= {"frame": frames[0] - 1} | ({"labels": labels[0]} if exists(labels[0]) else {})
         if exists(cine):
             found.append({**row, "cine": cine})
-    if not cines and any(exists(row[part]) for row in pairs for part in ("fixed", "moving")):
-        return pairs
-    if not found:
-        raise BadInput(f"no {'cines' if cines else 'pairs or cines'} are found in the folder {folder}: it holds no "
-                       "patients as ACDC has them, patient001/Info.cfg and patient001_4d.nii.gz")  # fmt: skip
-    return found
+    return found if cines else pairs if any(exists(row[part]) for row in pairs for part in ("fixed", "moving")) else []
+
+
+def scan_bids(folder: Path, cines: bool) -> "list[Row]":
+    """In BIDS: two files whose names differ in that an entity is ED here and ES there, or else the same image of two
+    sessions. Or cines: images of four axes whose names end in _cine."""
+    from vrnet.cohort.table import CINES, PAIRS
+    from vrnet.images.io import read_voxels
+
+    rows: list[Row] = []
+    for subject in sorted(path for path in folder.glob("sub-*") if path.is_dir()):
+        images = {path: path.name.removesuffix(".gz").removesuffix(".nii") for path in sorted(subject.rglob("*.nii*"))}
+        found: dict[str, tuple[Path, ...]] = {}
+        for path, name in images.items():
+            if cines and name.endswith("_cine"):
+                with suppress(BadInput):
+                    if len(read_voxels(path, with_voxels=False).grid.shape) == 4:
+                        found[name] = (path,)
+            for entity in [] if cines else re.findall("([a-zA-Z0-9]+)-ED(?![a-zA-Z0-9])", name):
+                for other in (
+                    other for other in images if images[other] == name.replace(f"{entity}-ED", f"{entity}-ES", 1)
+                ):
+                    found[name.replace(f"_{entity}-ED", "")] = path, other
+        if not cines and not found:
+            for path, name in images.items():
+                key = re.sub("_ses-[a-zA-Z0-9]+", "", name)
+                found[key] = (*found.get(key, ()), *([path] if "ses-" in name else []))
+            found = {name: files for name, files in found.items() if len(files) == 2}
+        for name, files in found.items():
+            columns = (CINES if cines else PAIRS).needed
+            rows.append({"subject": name if len(found) > 1 else subject.name, **dict(zip(columns, files, strict=True))})
+    return rows
 
 
 def write_list(rows: "list[Row]", folder: Path) -> None:

@@ -26,7 +26,8 @@ class Paper:
     """Make a table or a figure of the paper, what was published beside what is measured; or judge its claims.
 
     Tables: ablation, parts, initialisation, acdc, matched, matched_half, averaged, smoothness, ukbb, cmr3d, acdc3d,
-    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, boxplots.
+    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, boxplots,
+    visual, denoising.
 
     What is missing is trained and measured first, and kept in DIR: one folder per method, with one row per subject. The
     same command continues a stopped one. Without --root, the tables ukbb and cmr3d are made on phantoms. Writes
@@ -146,7 +147,7 @@ def make_claims(asked: Paper) -> list[Path]:
 def make_figure(asked: Paper, stage: Stage, say: "Say") -> list[Path]:
     """Draw a figure, and write it beside the numbers that it was drawn from; return both files."""
     from vrnet.files import write_rows
-    from vrnet.paper.figures import FIGURES
+    from vrnet.paper.pictures import FIGURES
     from vrnet.paper.specs import DIMENSIONS
     from vrnet.report.figures import save
 

@@ -1,35 +1,30 @@
-"""The figures of the paper that show images, and those of strain, which nothing in the tables needs.
+"""The paper's figures that show images: all methods on one subject, and the field after each cascade."""
 
-    python benchmarks/pictures.py visual --root ACDC       # all methods on one subject
-    python benchmarks/pictures.py denoising --root ACDC    # the field after each cascade
-    python benchmarks/pictures.py strain                   # of what benchmarks/strain.py measured
-
-The options are those of `vrnet paper figure`, which draws the other figures.
-"""
-
-import sys
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.app.main import main
 from vrnet.data.protocols import Sample
-from vrnet.errors import BadInput, counted
 from vrnet.fields.calculus import warp, warp_labels
-from vrnet.files import Row, read_rows
+from vrnet.files import Row
 from vrnet.methods.method import Method
 from vrnet.methods.names import missing_package, parse
 from vrnet.networks.denoisers import Noise
 from vrnet.paper import figures
-from vrnet.paper.figures import COMPARED_METHODS, draw_boxes
+from vrnet.paper.figures import COMPARED_METHODS
 from vrnet.paper.results import Study
 from vrnet.report.drawing import label_colours, motion_colours
 from vrnet.report.figures import draw_contours, show_grid, show_jacobian
 from vrnet.report.pair import Deformation, deformation
 from vrnet.variational.cascade import Cascade
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ROWS = ("warped", "its mask, fixed outlined", "displacement", "grid", "Jacobian, folds green", "difference from fixed")
 INPUT_ROWS = ("fixed", "its mask", "moving", "its mask", "", "difference before")
@@ -46,7 +41,7 @@ class RegisteredSlice(NamedTuple):
     deformed: Deformation
 
 
-def draw_comparison(study: Study):
+def draw_comparison(study: Study) -> "tuple[Figure, list[Row]]":
     """ROWS of each method in a column, and INPUT_ROWS, before registration, in the first."""
     names = [name for name in COMPARED_METHODS[study.d] if missing_package(parse(name)) is None]
     sample = study.test.samples[len(study.test.samples) // 2]
@@ -85,14 +80,14 @@ def draw_comparison(study: Study):
     ]
 
 
-def ready_methods(study, names):
+def ready_methods(study: Study, names: Iterable[str]) -> list[Method]:
     """The methods, ready to register; learned ones are trained if their weights are not there."""
     entries = [study.results.entry(name) for name in names]
     list(study.train(entries))
     return [study.choose(entry).load() for entry in entries]
 
 
-def new_grid(rows, columns, height, title):
+def new_grid(rows: int, columns: int, height: float, title: str) -> "tuple[Figure, Any]":
     """A figure of rows x columns axes without ticks, each row so many inches high."""
     from matplotlib.figure import Figure
 
@@ -113,19 +108,19 @@ def cut_slice(sample: Sample, pair: int, u: Tensor) -> RegisteredSlice:
     return RegisteredSlice(k, image, mask, slice_of(u[0], k)[:2], deformation(u[0].numpy(), k))
 
 
-def slice_of(x, k):
+def slice_of(x: Tensor, k: int) -> ndarray:
     """Slice k of a volume; an image as it is."""
     return (x if x.dim() == 3 else x[..., k]).numpy()
 
 
-def show_mask(ax, labels, truth=None):
+def show_mask(ax: "Axes", labels: ndarray, truth: ndarray | None = None) -> None:
     """A label map in grey, and the outlines of the true one in green."""
     ax.imshow(labels.T, cmap="gray", vmin=0, interpolation="nearest")
     if truth is not None:
         draw_contours(ax, truth, dict.fromkeys(label_colours(np.unique(truth[truth > 0]).tolist()), "lime"), "solid")
 
 
-def draw_denoising(study: Study):
+def draw_denoising(study: Study) -> "tuple[Figure, list[Row]]":
     """The field after each cascade of R-L2-6x1 and its mean |∇u|, from a guess with noise and from noise alone."""
     names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
     sample, methods = study.test.samples[0], ready_methods(study, names)
@@ -158,71 +153,4 @@ def field_states(method: Method, sample: Sample) -> list[ndarray]:
     return [slice_of(v[0], first.shape[-1] // 2)[:2] for v in (first, *after)]
 
 
-# The figure of strain from end-diastole to end-systole, drawn from what benchmarks/strain.py measured.
-
-STRAIN_METHODS = "short-axis-cine", "TV-L1"
-PANELS = {
-    "green_circumferential": ("circumferential Green strain, %", (-20.0, -16.0)),
-    "green_radial": ("radial Green strain, %", (19.0, 41.0)),
-}
-"""{measure: (title, range of healthy adults)}: -18 ± 2, and 25 to 35 ± 6, over packages and definitions, which differ
-by several points."""
-
-
-def draw_strain(study: Study):
-    """Boxes of strain at end-systole by pathology, a colour per method; and Bland and Altman's plot of the EF."""
-    from matplotlib.figure import Figure
-
-    groups: dict[str, list[Row]] = {}
-    for method in STRAIN_METHODS:
-        path = study.results.out / "strain" / f"{study.data}_{method}.csv"
-        if not path.exists():
-            raise BadInput(f"no strain of {study.data} is measured yet: run benchmarks/strain.py, which writes {path}")
-        texts = "subject", "group", "split", "method"
-        groups[method] = [
-            {key: text if key in texts else float(text or "nan") for key, text in row.items()}
-            for row in read_rows(path, "one row per subject")
-        ]
-    figure = Figure(figsize=(15, 4.8), layout="constrained")
-    *boxes, last = figure.subplots(1, len(PANELS) + 1)
-    pathologies = list(dict.fromkeys(row["group"] for rows in groups.values() for row in rows))
-    for ax, (measure, (title, healthy)) in zip(boxes, PANELS.items(), strict=True):
-        values = {
-            method: [[row[measure] for row in rows if row["group"] == name] for name in pathologies]
-            for method, rows in groups.items()
-        }
-        ax.axhspan(*healthy, color="C2", alpha=0.15, label="about healthy adults")
-        draw_boxes(ax, values, pathologies, mark_size=4)
-        ax.set_title(title)
-        ax.legend(fontsize=8)
-    draw_agreement(last, groups)
-    count = len(groups[STRAIN_METHODS[0]])
-    figure.suptitle(f"{study.data}, {counted(count, 'subject')}: end-diastole to end-systole, as a cine of two frames")
-    return figure, [row for rows in groups.values() for row in rows]
-
-
-def draw_agreement(ax, groups):
-    """Differences of the ejection fractions against their means, with bias and limits of agreement. Rings are hearts
-    whose labels at end-systole lack a basal slice, which no motion within slices can show."""
-    ring: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 9, "markerfacecolor": "none"}
-    for number, (method, rows) in enumerate(groups.items()):
-        tracked, labelled = (np.array([row[f"ejection_{way}"] for row in rows]) for way in ("tracked", "labels"))
-        mean, difference, colour = (tracked + labelled) / 2, tracked - labelled, f"C{number}"
-        bias, spread = difference.mean(), 1.96 * difference.std(ddof=1)
-        text = f"{method}: {bias:+.1f} ({bias - spread:.1f} to {bias + spread:.1f})"
-        ax.plot(mean, difference, "o", markersize=4, alpha=0.7, color=colour, label=text)
-        for value, line in ((bias, "-"), (bias - spread, "--"), (bias + spread, "--")):
-            ax.axhline(value, color=colour, linestyle=line, linewidth=1)
-        lost = [row.get("lost_at_base_percent", 0.0) > 0 for row in rows]
-        ax.plot(mean[lost], difference[lost], color=colour, **ring)
-    ax.plot([], color="0.4", label="labels lack a basal slice at end-systole", **ring)
-    ax.set(title="EF by tracked labels − by labels, points", xlabel="mean of both, %")
-    ax.legend(fontsize=8, title="bias (limits of agreement)")
-
-
-FIGURES = {"visual": draw_comparison, "denoising": draw_denoising, "strain": draw_strain}
-
-if __name__ == "__main__":
-    figures.FIGURES |= FIGURES
-    sys.argv[1:1] = ["paper", "figure"]
-    main()
+FIGURES = figures.FIGURES | {"visual": draw_comparison, "denoising": draw_denoising}
