@@ -49,6 +49,21 @@ def test_closure_is_the_mean_length_in_mm_over_the_labels(beat, exact, monkeypat
     assert_allclose([*result.closure_mm.values()], [length, length], rtol=1e-6)
 
 
+def test_labels_beyond_the_box_of_the_heart_have_the_motion_sought_everywhere(exact, monkeypatch):
+    """And stay as they were given."""
+    found, boxes = TrackedMotion(exact.fields, exact.fields[:2], (None,) * len(exact.fields)), []
+    monkeypatch.setattr("vrnet.cardiac.cine.track_motion", lambda *given: boxes.append(given[-1]) or found)
+    whole, part = (tuple(slice(0, n - less) for n in exact.cine.grid.shape[:2]) for less in (0, 20))
+    labels = exact.reference_labels.with_array(exact.reference_labels.array.copy())
+    labels.array[-1, -1] = 2
+    given = labels.array.copy()
+    for box in (whole, part):
+        monkeypatch.setattr("vrnet.cardiac.cine.find_box", lambda *words, box=box: box)
+        track(exact.cine, "short-axis-cine", labels=labels)
+    assert boxes == [whole, None]
+    assert_array_equal(labels.array, given)
+
+
 @pytest.mark.release
 def test_frames_whose_folds_were_repaired_are_told(exact):
     mended = replace(exact, repaired={1: 2.5, 3: 4.0})

@@ -444,8 +444,9 @@ def track(
     if frame is None:
         frame = seen.end_diastole if seen is not None and seen.level != "failed" and not known else 0
     if box is not None:  # solvers are quick, and labels that are given must lie in it
-        inside = Planes(whole.grid).split(known[0].array[None] != 0) if known else np.zeros((1, 1), bool)
-        box = box if plan.method.is_network and inside[..., *box].sum() == inside.sum() else None
+        beyond = Planes(whole.grid).split(known[0].array[None]).copy() if known else np.zeros((1, 1, 1, 1))
+        beyond[:, :, box[0], box[1]] = 0
+        box = box if plan.method.is_network and not beyond.any() else None
     start, done = perf_counter(), 0.0 if seen is None else SEGMENTING
     fields, closing, repairs = track_motion(whole, plan, frame, lambda part: tell(done + (1 - done) * part), box)
     seconds, turning, refinement = perf_counter() - start, plan.turning(len(whole)), plan.refinement(len(whole))

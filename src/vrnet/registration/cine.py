@@ -312,21 +312,19 @@ def propagate_labels(
     values, number = np.unique(np.append(labels, labels.dtype.type(0)), return_inverse=True)
     found = np.zeros((len(fields), *labels.shape), labels.dtype)
     whole = batch(torch.from_numpy(number[:-1].reshape(labels.shape)), slice_axis)
-    shown = whole.flatten(1).any(1).nonzero()[:, 0]
+    shown = whole.flatten(1).any(1).nonzero()[:, 0].tolist()
 
     @torch.inference_mode()
     def carry(t: int) -> None:
-        u, moved = motion_of(fields[t], slice_axis)[shown], whole.clone()
-        if u.any():
-            box: list[Any] = [slice(None)]  # the part of the grid that holds all labels, before and after
+        u, moved = motion_of(fields[t], slice_axis), torch.zeros_like(whole)
+        for k in shown:
+            box: list[Any] = [slice(k, k + 1), slice(None)]  # what holds all labels of a slice, before and after
             for axis, n in enumerate(whole.shape[2:]):
-                there = whole.movedim(2 + axis, 0).flatten(1).any(1).nonzero()[:, 0]
-                reach = ceil(u[:, axis].abs().max().item()) + MARGIN_VOXELS
+                there = whole[k, 0].movedim(axis, 0).flatten(1).any(1).nonzero()[:, 0]
+                reach = ceil(u[k, axis].abs().max().item()) + MARGIN_VOXELS
                 box.append(slice(max(0, int(there[0]) - reach), min(n, int(there[-1]) + reach + 1)))
-            within, back = whole[shown, *box], invert(u[:, *box], TOLERANCE_VOXELS, MAX_ITERATIONS).field
-            weights = [warp((within == k).to(back), back) for k in range(len(values))]
-            moved.zero_()
-            moved[shown, *box] = torch.stack(weights).argmax(0)
+            within, back = whole[*box], invert(u[*box].contiguous(), TOLERANCE_VOXELS, MAX_ITERATIONS).field
+            moved[*box] = torch.stack([warp((within == n).to(back), back) for n in range(len(values))]).argmax(0)
         at = moved[0, 0] if slice_axis is None else moved[:, 0].movedim(0, slice_axis)
         found[t] = values[at.numpy()]
 
