@@ -139,20 +139,24 @@ def ruined_slices(root: Path, splits: list[str]) -> Iterator[dict[str, object]]:
             else:
                 u[..., ruined] *= factor
             result = replace(found, field=u, warped=warp(moving[None, None], u[None])[0, 0]).in_space
-            lags = slice_lags(result)
-            named = [k for k, lag in enumerate(lags) if lag > MAX_LAG]
             known = [] if change == "none" else sorted(ruined)
-            lag = max(lags) if change == "none" else max(lags[k] for k in known)
-            listed = {"ruined": known, "named": named}
-            row = {"subject": name, "method": method, "change": change, "lag": f"{lag:.4f}"}
-            yield row | {key: " ".join(str(k + 1) for k in value) for key, value in listed.items()}
+            told = {"ruined": [k + 1 for k in known], "lags": [f"{lag:.4f}" for lag in slice_lags(result)]}
+            row = {"subject": name, "method": method, "change": change}
+            yield row | {key: " ".join(map(str, values)) for key, values in told.items()}
 
 
 def slice_table(rows: list[dict[str, str]]) -> Iterator[str]:
     """How often a ruined slice, and an intact one, is named."""
     yield "| change | stacks | a ruined slice named | an intact slice named |\n| --- | --- | --- | --- |"
     for change in dict.fromkeys(row["change"] for row in rows):
-        pairs = [(set(row["ruined"].split()), set(row["named"].split())) for row in rows if row["change"] == change]
+        pairs = [
+            (
+                set(row["ruined"].split()),
+                {str(k) for k, lag in enumerate(row["lags"].split(), 1) if float(lag) > MAX_LAG},
+            )
+            for row in rows
+            if row["change"] == change
+        ]
         hits, others = (sum(map(bool, each)) for each in zip(*((a & b, b - a) for a, b in pairs), strict=True))
         yield f"| {change} | {len(pairs)} | {'–' if change == 'none' else hits} | {others} |"
 

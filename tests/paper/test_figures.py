@@ -23,6 +23,7 @@ from vrnet.paper.figures import (
     draw_efficiency,
     draw_parameterisations,
 )
+from vrnet.paper.pictures import ROWS, cut_slice, draw_comparison, draw_denoising, field_states, slice_of
 from vrnet.paper.specs import published_values
 
 SCORES = [(0.7, 9.0), (0.8, 8.0), (0.9, 6.0)]

@@ -152,7 +152,7 @@ def evidence_of(
     )
 
 
-GAIN_WEIGHT, MAX_LAG = 0.05, 0.01
+GAIN_WEIGHT, MAX_LAG = 0.05, 0.013
 """How much a slice's gain counts beside what shifts would add; and the lag that few good slices have."""
 
 
