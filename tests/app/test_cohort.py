@@ -412,6 +412,20 @@ def test_with_a_report_the_page_leads_to_the_pages_of_cines(cines, vrnet, tmp_pa
     assert "the frame farthest from it" in page
 
 
+def test_a_subject_that_is_measured_again_gets_its_page_and_stays_done(cines, vrnet, tmp_path):
+    one = cines.with_name("again.csv")
+    one.write_text("\n".join(cines.read_text().splitlines()[:2]))
+    vrnet("cohort", one, "--out", tmp_path, *QUICK)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "subjects" / "heart1" / "transforms").iterdir()}
+    status, *said = vrnet("measure", tmp_path / "subjects" / "heart1", "--report")
+    assert status in (0, 3), said
+    assert "1 done already" in vrnet("cohort", one, "--out", tmp_path, "--report", *QUICK)[1]
+    assert (tmp_path / "subjects" / "heart1" / "report.html").exists()
+    assert before == {
+        path.name: path.read_bytes() for path in (tmp_path / "subjects" / "heart1" / "transforms").iterdir()
+    }
+
+
 def test_another_frame_is_noticed_and_that_subject_done_again(tracked, cines, vrnet):
     other = cines.with_name("other.csv")
     other.write_text(cines.read_text().replace("gt.nii.gz,1", "gt.nii.gz,2"))

@@ -15,7 +15,7 @@ from vrnet.app.console import cohort_progress, exit_if, method_title, print_line
 from vrnet.app.pair_files import METRICS, notes_on, read_pair, register_files
 from vrnet.app.track import SUMMARY as TRACKING
 from vrnet.app.track import Source, write_results
-from vrnet.cardiac.cine import track
+from vrnet.cardiac.cine import CineResult, track
 from vrnet.cardiac.labels import heart_of
 from vrnet.cohort import results as outcome
 from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, check_kept, make_plan
@@ -135,17 +135,22 @@ class SubjectWork:
         write_thumbnail(folder / THUMBNAIL, shown_pair(result))
         if self.bids:
             name_tracking(folder, subject, result.frame, len(result.cine))
-        summary: dict[str, Any] = result.metrics()
-        row: Row = {"verdict": summary["verdict"]["level"], "reason": " ".join(summary["verdict"]["reasons"])}
-        if "volumes" in summary:
-            row |= {name: summary["volumes"][name] for name in VOLUMES}
-            row["volumes_by"] = "network" if result.given_labels is None else "given labels"
-        peaks = summary["strain"]["peaks"]["global"] if "strain" in summary else {}
-        row |= {f"peak_{name}_percent": peak["percent"] for name, peak in peaks.items() if peak is not None}
-        row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}
-        row |= {name: summary[name] for name in ("folding_strict_percent", "frames")}
-        row["frames_repaired"] = len(summary["frames_with_repaired_folds"])
-        return row | {name: summary[name] for name in ("method", "device")}, result.notes()
+        return tracked_row(result), result.notes()
+
+
+def tracked_row(result: CineResult) -> Row:
+    """The row of a tracked cine in the table of a cohort."""
+    summary: dict[str, Any] = result.metrics()
+    row: Row = {"verdict": summary["verdict"]["level"], "reason": " ".join(summary["verdict"]["reasons"])}
+    if "volumes" in summary:
+        row |= {name: summary["volumes"][name] for name in VOLUMES}
+        row["volumes_by"] = "network" if result.given_labels is None else "given labels"
+    peaks = summary["strain"]["peaks"]["global"] if "strain" in summary else {}
+    row |= {f"peak_{name}_percent": peak["percent"] for name, peak in peaks.items() if peak is not None}
+    row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}
+    row |= {name: summary[name] for name in ("folding_strict_percent", "frames")}
+    row["frames_repaired"] = len(summary["frames_with_repaired_folds"])
+    return row | {name: summary[name] for name in ("method", "device")}
 
 
 # A list of subjects.

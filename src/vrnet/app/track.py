@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from vrnet.cardiac.cine import CineResult
+    from vrnet.cohort.results import Record
 
 TRANSFORMS, LABELS, VOLUMES, STRAIN, SLICES, SUMMARY, SEEN = (
     "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv", "summary.json", "segmented.nii.gz"
@@ -97,9 +98,9 @@ class Track:
 class Measure:
     """Measure a tracked cine again: with other labels, or to add the page. Nothing is tracked.
 
-    DIR is what `vrnet track` wrote. Its labels.nii.gz, volumes.csv, strain.csv, slices.csv and summary.json are written
-    anew, and with --report the page. To correct one frame of labels.nii.gz, save it as a file and give its number: its
-    neighbours change with it. Labels of the reference replace all.
+    DIR is what `vrnet track` wrote, or `vrnet cohort` of a subject. Its labels.nii.gz, volumes.csv, strain.csv,
+    slices.csv and summary.json are written anew, and with --report the page. To correct one frame of labels.nii.gz,
+    save it as a file and give its number: its neighbours change with it. Labels of the reference replace all.
 
     Ends as `vrnet track` does.
     """
@@ -127,10 +128,39 @@ class Measure:
             result, source = read_tracked(self.tracked, self.cine)
             if self.labels is not None:
                 source = source.corrected_by(result, self.labels, self.frame, self.label_names)
+            record = take_over(self.tracked)
             source.check_apart(self.tracked, LABELLED, self.report)
             result = source.label(result)
             write(result, self.tracked, self.report, source, stage, with_transforms=False)
+            if record is not None:
+                give_back(result, self.tracked, record, self.report)
         tell(result, self.tracked)
+
+
+def take_over(folder: Path) -> "Record | None":
+    """What a cohort recorded of the folder of one of its subjects, whose files become those of this command."""
+    from vrnet.cohort.results import DONE, read_record
+    from vrnet.files import RECORD, write_json
+
+    record = read_record(str(folder / DONE))
+    if record is not None:
+        write_json({"files": {name: file["sha256"] for name, file in record.files.items()}}, folder / RECORD)
+    return record
+
+
+def give_back(result: "CineResult", folder: Path, record: "Record", report: bool) -> None:
+    """Record the files, and the row of the table, for the cohort, which need not do this subject again."""
+    import msgspec
+
+    from vrnet.app.subject import tracked_row
+    from vrnet.cohort.results import DONE
+    from vrnet.files import RECORD, own_files, write_json
+
+    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha} for name, sha in own_files(folder).items()}
+    row = record.row | tracked_row(result) | {"notes": " ".join(result.notes())}
+    changed = {"files": files, "row": row, "recipe": record.recipe | ({"report": True} if report else {})}
+    write_json(msgspec.structs.asdict(record) | changed, folder / DONE)
+    (folder / RECORD).unlink()
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,8 @@ def frame_text(k: int, frames: int | None = None) -> str:
 
 GRID_LINES = 28  # along the longer side of a picture
 OUTLINE_POINTS = 96  # of each outline of labels that are drawn in every frame
-OUTLINE_SMOOTHING = 0.8  # in pixels, of the Gaussian that takes the steps of voxels from an outline
+OUTLINE_SMOOTHING = 1.5, 0.8  # in pixels, of the Gaussians that take the steps of voxels from an outline
+ALONG_OUTLINE = 4.0  # in points, of the Gaussian that smooths the motion of an outline
 
 
 @dataclass(frozen=True)
@@ -279,23 +280,23 @@ class MaterialPoints:
 
 def material_points(film: Film, k: int) -> MaterialPoints:
     """The points of the k-th slice, moved by x + u_t(x), u between the middles of pixels by linear interpolation."""
-    from scipy.ndimage import map_coordinates
+    from scipy.ndimage import gaussian_filter1d, map_coordinates
 
     sides = film.frames.shape[1:3]
     step = max(1, round(max(sides) / GRID_LINES))
     lines = [np.arange(step // 2, n, step) + 0.5 for n in sides]  # through the middles of pixels
     still = [np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)]
     outlines, count, drawn = [], still[0].shape[1], []
-    flat = film.labels[..., k]
+    flat, parts = film.labels[..., k], (film.heart.rv, film.heart.wall, film.heart.lv)
     for label in np.unique(flat[flat != 0]).tolist():
-        if film.frame_labels is not None and label in (film.heart.rv, film.heart.wall, film.heart.lv):
-            for mask in regions(film, k, label):
-                drawn.append(np.stack(follow_outline(mask)))
-                still.append(drawn[-1][0])
+        if film.frame_labels is not None and label in parts:
+            for masks in regions(film.frame_labels[..., k], label, film.heart):
+                drawn.append((count, np.stack(follow_outline(masks))))
+                still.append(drawn[-1][1][0])
                 outlines.append((label, count, OUTLINE_POINTS))
                 count += OUTLINE_POINTS
             continue
-        for line in contours(flat == label):
+        for line in (line for mask in regions(flat, label, film.heart) for line in contours(mask)):
             still.append(line)
             outlines.append((label, count, line.shape[1]))
             count += line.shape[1]
@@ -307,30 +308,33 @@ def material_points(film: Film, k: int) -> MaterialPoints:
         squares, corners = unique.T.astype(float), which.reshape(-1, 4)
     points, motion = np.concatenate([*still, squares], 1), film.motion[..., k]
     moved = [[map_coordinates(u, points - 0.5, order=1, mode="nearest") for u in frame] for frame in motion]
-    found = points + np.array(moved)
-    if film.frame_labels is not None:
-        redrawn = [first for label, first, _ in outlines if label in (film.heart.rv, film.heart.wall, film.heart.lv)]
-        for first, lines_of_label in zip(redrawn, drawn, strict=True):
-            found[:, :, first : first + OUTLINE_POINTS] = lines_of_label
+    shift = np.array(moved)
+    for _, first, n in outlines:
+        here = shift[:, :, first : first + n]
+        shift[:, :, first : first + n] = gaussian_filter1d(here, ALONG_OUTLINE, mode="wrap")
+    found = points + shift
+    for first, redrawn in drawn:
+        found[:, :, first : first + OUTLINE_POINTS] = redrawn
     return MaterialPoints(found, (len(lines[0]), len(lines[1])), outlines, corners + count)
 
 
 def contours(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
-    """The closed lines around a mask, smoother than its voxels."""
+    """The closed lines around a mask, smooth as muscle is, or, of what would vanish so, nearly as its voxels are."""
     from contourpy import contour_generator
     from scipy.ndimage import gaussian_filter
 
-    smooth = gaussian_filter(np.pad(mask, 2).astype(np.float32), OUTLINE_SMOOTHING)
-    return [np.asarray(line)[:-1].T - 1.5 for line in contour_generator(z=smooth.T).lines(0.5)]  # its end is its start
+    for sigma in OUTLINE_SMOOTHING:
+        smooth = gaussian_filter(np.pad(mask, 2).astype(np.float32), sigma)
+        if lines := contour_generator(z=smooth.T).lines(0.5):
+            return [np.asarray(line)[:-1].T - 1.5 for line in lines]  # its end is its start
+    return []
 
 
-def regions(film: Film, k: int, label: int) -> list[Bool[ndarray, "t w h"]]:
-    """In every frame, what is inside the outlines of a label: of the wall, all within its outer and its inner one."""
-    assert film.frame_labels is not None
-    maps, heart = film.frame_labels[..., k], film.heart
+def regions(labels: Integer[ndarray, "*t w h"], label: int, heart: HeartLabels) -> list[Bool[ndarray, "*t w h"]]:
+    """What is inside the outlines of a label: of the wall, all within its outer and within its inner one."""
     if label != heart.wall or heart.lv is None:
-        return [maps == label]
-    return [(maps == label) | (maps == heart.lv), maps == heart.lv]
+        return [labels == label]
+    return [mask for mask in ((labels == label) | (labels == heart.lv), labels == heart.lv) if mask.any()]
 
 
 def follow_outline(masks: Bool[ndarray, "t w h"]) -> list[Float[ndarray, "2 m"]]:
