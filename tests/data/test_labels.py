@@ -30,15 +30,21 @@ def test_a_name_may_hold_anything_but_commas():
 
 
 def test_known_sets_are_those_of_their_makers():
-    """ACDC's and the Decathlon's by their papers."""
+    """ACDC's and the Decathlon's by their papers; FreeSurfer's by its table of colours."""
     assert read_label_names("hippocampus") == {1: "anterior", 2: "posterior"}
-    assert read_label_names("acdc") == {1: "RV", 2: "Myo", 3: "LV"}
+    brain = read_label_names("freesurfer")
+    assert (brain[17], brain[53], brain[16]) == ("Left-Hippocampus", "Right-Hippocampus", "Brain-Stem")
+    assert (brain[2], brain[41], brain[255]) == (
+        "Left-Cerebral-White-Matter",
+        "Right-Cerebral-White-Matter",
+        "CC_Anterior",
+    )
     assert all(len(set(names.values())) == len(names) for names in KNOWN.values())
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [("brats", "acdc, ukbb, hippocampus"), ("1=RV,1=LV", "label 1 is given twice"),
+    [("brats", "acdc, ukbb, hippocampus, freesurfer"), ("1=RV,1=LV", "label 1 is given twice"),
      ("1=RV,2=RV", "name RV is given twice"), ("0=air", "background"), ({}, "give them as"), ("x\ny", r"x\\ny"),
      (["RV", "Myo"], "give them as 1=RV"), ({1: 2}, "give them as"), ("9" * 5000 + "=RV", "give them as")],
 )  # fmt: skip
@@ -67,7 +73,7 @@ def test_a_label_without_a_name_is_called_a_label():
 def test_a_label_that_no_voxel_has_cannot_be_named_but_a_known_set_may_have_more():
     with pytest.raises(BadInput, match="no voxel has the label 4, which is called LA: the labels are 1, 2"):
         check_labels_are_there("1=RV,4=LA", [0, 1, 2])
-    check_labels_are_there("hippocampus", [0, 1])
+    check_labels_are_there("freesurfer", [0, 17])
     check_labels_are_there({2: "Myo"}, [0, 1, 2])
 
 

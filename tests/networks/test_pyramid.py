@@ -10,12 +10,16 @@ from scipy import ndimage
 from tests.conftest import SHAPES
 from vrnet import BadInput
 from vrnet.fields.calculus import smooth, warp
+from vrnet.fields.folds import smallest_determinant
 from vrnet.methods.names import parse
 from vrnet.methods.vrnet import Pyramid
 from vrnet.networks.pyramid import PyramidNet, correlate
 from vrnet.variational.data_terms import L1, L2
 
-PARTS = [Pyramid("L1", width=4), Pyramid("L2", channels=2, width=4), Pyramid("none", width=4)]
+PARTS = [
+    Pyramid("L1", width=4), Pyramid("L2", channels=2, width=4), Pyramid("none", width=4, without=frozenset({"correlation"})),
+    Pyramid("L2", 1, 4, without=frozenset({"features", "flows"})),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -35,10 +39,15 @@ def test_every_pyramid_parses_prints_and_trains_all_its_parameters(d, method, im
     assert all(p.grad is not None and p.grad.any() for p in model.parameters() if p.numel())
 
 
-@pytest.mark.parametrize("name", ["P-L3", "P-L2-image", "P-L2-c-w8", "P-L2-w16-c3"])
+@pytest.mark.parametrize("name", ["P-L3", "P-L2-image-image", "P-L2-added-image", "P-L2-c-w8", "P-L2-w16-c3"])
 def test_other_names_are_no_pyramids(name):
     with pytest.raises(BadInput, match=name):
         parse(name)
+
+
+def test_a_pyramid_without_data_steps_compares_no_features():
+    with pytest.raises(BadInput, match="leave out image"):
+        parse("P-none-image")
 
 
 def test_equal_images_do_not_move_by_the_data_steps(d, images):
@@ -62,6 +71,16 @@ def test_an_untrained_pyramid_already_finds_a_smooth_motion(d, smooth_image):
         u = model(I0, I1)
     before, after = ((warp(I1, v) - I0)[(..., *[slice(4, -4)] * d)].abs().mean() for v in (torch.zeros_like(u), u))
     assert after < before / 2
+
+
+def test_flows_hardly_fold_where_added_moves_do(d, images):
+    nets = {}
+    for without in ((), ("flows",)):
+        torch.manual_seed(0)
+        nets[without] = Pyramid("L1", 2, 2, 0.01, frozenset(without)).build(d)
+    with torch.no_grad():
+        flows, added = ((smallest_determinant(net(*images)) <= 0).float().mean() for net in nets.values())
+    assert flows < added / 4
 
 
 def test_features_correlate_as_scipy_says(d, random):

@@ -139,7 +139,7 @@ class LabelOptions:
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING."""
     label_names: LabelNamesText = None
-    """What the labels are called; SET: acdc, ukbb or hippocampus."""
+    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer."""
 
     @property
     def files(self) -> dict[str, Path | None]:

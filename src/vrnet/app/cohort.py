@@ -64,7 +64,7 @@ class Cohort:
     method: args.Name = "default"
     """Any name that `vrnet methods` lists."""
     label_names: args.LabelNamesText = None
-    """What the labels are called; SET: acdc, ukbb or hippocampus. For cines, which are RV, Myo and LV."""
+    """What the labels are called; SET: acdc, ukbb, hippocampus or freesurfer. For cines, which are RV, Myo and LV."""
     options: args.Group[RegistrationOptions]
     report: bool = False
     """Write the page and the pictures of each subject."""

@@ -18,9 +18,29 @@ from vrnet.vocabulary import HEART, HIPPOCAMPUS
 LabelNames = Mapping[int, str]
 Array = NDArray[Any]
 LABEL = re.compile("-?[0-9]{1,18}")
+BOTH_SIDES = {
+    "Cerebral-White-Matter": (2, 41), "Cerebral-Cortex": (3, 42), "Lateral-Ventricle": (4, 43),
+    "Inf-Lat-Vent": (5, 44), "Cerebellum-White-Matter": (7, 46), "Cerebellum-Cortex": (8, 47), "Thalamus": (10, 49),
+    "Caudate": (11, 50), "Putamen": (12, 51), "Pallidum": (13, 52), "Hippocampus": (17, 53), "Amygdala": (18, 54),
+    "Accumbens-area": (26, 58), "VentralDC": (28, 60), "vessel": (30, 62), "choroid-plexus": (31, 63),
+    "WM-hypointensities": (78, 79), "non-WM-hypointensities": (81, 82),
+}  # fmt: skip
+"""The numbers, left and right, that FreeSurfer's segmentation of the brain (aseg) gives to structures."""
+MIDLINE = {
+    14: "3rd-Ventricle", 15: "4th-Ventricle", 16: "Brain-Stem", 24: "CSF", 72: "5th-Ventricle",
+    77: "WM-hypointensities", 80: "non-WM-hypointensities", 85: "Optic-Chiasm", 251: "CC_Posterior",
+    252: "CC_Mid_Posterior", 253: "CC_Central", 254: "CC_Mid_Anterior", 255: "CC_Anterior",
+}  # fmt: skip
+"""Those of FreeSurfer that lie in the middle, or on either side."""
+FREESURFER = MIDLINE | {
+    numbers[side]: f"{word}-{name}"
+    for side, word in enumerate(("Left", "Right"))
+    for name, numbers in BOTH_SIDES.items()
+}
 HEART_NAMES = {label: part for part, label in reversed(HEART.items())}
 KNOWN: dict[str, LabelNames] = dict.fromkeys(("acdc", "ukbb"), HEART_NAMES)
 KNOWN["hippocampus"] = {label: part for part, label in HIPPOCAMPUS.items()}
+KNOWN["freesurfer"] = FREESURFER
 ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")
 """What ACDC calls its masks, and no other data set of hearts: others count LV and RV the other way round."""
 

@@ -220,6 +220,10 @@ class RCNet(Trainable):
         return Cascade(no_motion, [[Step(nn.Identity(), denoisers.Recurse(net))] for net in nets]).to(device)
 
 
+PYRAMID_WORDS = {"image": "features", "uncorrelated": "correlation", "added": "flows"}
+"""What each word after P-L2 leaves out. Names have them in this order."""
+
+
 @dataclass(frozen=True)
 class Pyramid(Trainable):
     """One encoder for both images; at each level a data step on images and learned features, then a network."""
@@ -232,20 +236,27 @@ class Pyramid(Trainable):
     """Channels of the features at full resolution; 8 in 2D and 6 in 3D where not given."""
     theta: float = 0.1
     """θ at the start, for images in [0, 1]."""
+    without: frozenset[str] = frozenset()
+    """Parts that are left out, of the values of PYRAMID_WORDS."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range({"theta": self.theta}, above=True)
+        if self.data == NO_DATA and "features" in self.without:
+            raise BadInput(f"{self} has no data steps: leave out image")
 
     def __str__(self) -> str:
-        return f"P-{self.data}{f'-c{self.channels}' if self.channels else ''}{suffix(self.width)}"
+        words = "".join(f"-{word}" for word, part in PYRAMID_WORDS.items() if part in self.without)
+        return f"P-{self.data}{words}{f'-c{self.channels}' if self.channels else ''}{suffix(self.width)}"
 
     @property
     def summary(self) -> str:
         return f"learned: a pyramid of features, {'no' if self.data == NO_DATA else self.data} data step"
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
-        net = PyramidNet(d, self.channels, self.width or {2: 8, 3: 6}[d], DATA_TERMS.get(self.data), self.theta)
+        net = PyramidNet(
+            d, self.channels, self.width or {2: 8, 3: 6}[d], DATA_TERMS.get(self.data), self.theta, self.without
+        )
         return Cascade(denoisers.Predict(net), []).to(device)
 
 
@@ -290,14 +301,17 @@ def parse_segmenter(name: str) -> Segmenter | None:
 
 def parse_baseline(name: str) -> Trainable | None:
     """VoxelMorph, Siamese, 3xRC-Net, 3xRC-Net-half or P-L2-c3, each also with a width, as VoxelMorph-w32."""
-    forms = rf"(VoxelMorph)|(Siamese)|{COUNT}xRC-Net(-half)?|P-(L1|L2|none)(?:-c{COUNT})?"
+    forms = rf"(VoxelMorph)|(Siamese)|{COUNT}xRC-Net(-half)?|P-(L1|L2|none)((?:-(?:{'|'.join(PYRAMID_WORDS)}))*)(?:-c{COUNT})?"
     found = re.fullmatch(rf"(?:{forms})(?:-w{COUNT})?", name, flags=re.IGNORECASE)
     if not found:
         return None
-    voxelmorph, _, cascades, half, data, channels, digits = found.groups()
+    voxelmorph, _, cascades, half, data, words, channels, digits = found.groups()
     width = int(digits) if digits else None
     if cascades:
         return RCNet(int(cascades), width, "half" if half else "full")
     if data:
-        return Pyramid({"l1": "L1", "l2": "L2"}.get(data.casefold(), NO_DATA), int(channels or 0), width)  # type: ignore[arg-type]
+        term: Any = {"l1": "L1", "l2": "L2"}.get(data.casefold(), NO_DATA)
+        without = [PYRAMID_WORDS[word] for word in words.casefold().split("-")[1:]]
+        pyramid = Pyramid(term, int(channels or 0), width, without=frozenset(without))
+        return pyramid if str(pyramid).casefold() == name.casefold() else None  # each word once, in order
     return VoxelMorph(width) if voxelmorph else Siamese(width)

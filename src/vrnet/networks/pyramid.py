@@ -29,7 +29,10 @@ class PyramidNet(nn.Module):
 
     multiple = 2 ** (len(GROWTH) - 1)
 
-    def __init__(self, d: int, channels: int, width: int, term: DataTerm[Any] | None, theta: float) -> None:
+    def __init__(
+        self, d: int, channels: int, width: int, term: DataTerm[Any] | None, theta: float,
+        without: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         super().__init__()
         counts = [width * k for k in GROWTH]
         # log β: how much each further channel weighs beside the image
@@ -37,7 +40,7 @@ class PyramidNet(nn.Module):
         first, *others = pairwise([1 + channels, *counts])
         coarser = (convolutions(d, a, b, b, stride=2) for a, b in others)
         self.encoder = nn.ModuleList([convolutions(d, *first, first[1]), *coarser])
-        self.levels = nn.ModuleList(Level(d, 1 + channels, n, term, theta) for n in counts)
+        self.levels = nn.ModuleList(Level(d, 1 + channels, n, term, theta, without) for n in counts)
 
     def forward(self, pair: Float[Tensor, "b c *s"]) -> Field:
         if self.log_beta is not None:
@@ -57,27 +60,39 @@ class PyramidNet(nn.Module):
 
 
 class Level(nn.Module):
-    """A data step, if there is a term, and a denoiser at one resolution."""
+    """A data step, if there is a term, and a denoiser at one resolution; `without` some of its parts, to see what each
+    brings: "features" in the data step, "correlation" in what the network sees, "flows" along which moves are made."""
 
-    def __init__(self, d: int, images: int, features: int, term: DataTerm[Any] | None, theta: float) -> None:
+    def __init__(
+        self, d: int, images: int, features: int, term: DataTerm[Any] | None, theta: float, without: frozenset[str]
+    ) -> None:
         super().__init__()
-        self.data = None if term is None else FlowDataStep(DataStep(term, theta))
-        self.compared = None if term is None else CONVOLUTIONS[d](features, COMPARED_FEATURES, 1)
+        step = None if term is None else DataStep(term, theta)
+        self.data = step if step is None or "flows" in without else FlowDataStep(step)
+        self.linearize = term and term.linearize
+        compares = term is not None and "features" not in without
+        self.compared = CONVOLUTIONS[d](features, COMPARED_FEATURES, 1) if compares else None
+        self.without, seen = without, 2 * features + d + 2 * images + (0 if "correlation" in without else 3**d)
         self.net = nn.Sequential(
-            convolutions(d, 2 * features + 3**d + d + 2 * images, 2 * features, 2 * features),
+            convolutions(d, seen, 2 * features, 2 * features),
             CONVOLUTIONS[d](2 * features, 2 * features, 3, padding=1),
             nn.ReLU(inplace=True),
             near_zero(CONVOLUTIONS[d](2 * features, d, 3, padding=1)),
         )
 
     def forward(self, v: Field, I0: Images, I1: Images, F0: Features, F1: Features) -> Field:
-        if self.data is not None and self.compared is not None:
-            C0, C1 = (FEATURE_WEIGHT * self.compared(F).float().tanh() for F in (F0, F1))
-            A0, A1, h = torch.cat([I0, C0], dim=1), torch.cat([I1, C1], dim=1), (1.0,) * v.shape[1]
-            v = self.data(State(v, self.data.data.term.linearize(A0, A1, v, h))).v
+        if self.data is not None and self.linearize is not None:
+            A0, A1 = I0, I1
+            if self.compared is not None:
+                C0, C1 = (FEATURE_WEIGHT * self.compared(F).float().tanh() for F in (F0, F1))
+                A0, A1 = torch.cat([I0, C0], dim=1), torch.cat([I1, C1], dim=1)
+            v = self.data(State(v, self.linearize(A0, A1, v, (1.0,) * v.shape[1]))).v
         F1w, I1w = warp(F1, v), warp(I1, v)
-        seen = torch.cat([F0, F1w, v / SEEN_SCALE, I0, I1w, correlate(F0, F1w)], dim=1)
-        return compose(v, flow(MOVE_SCALE * self.net(seen).float()))
+        seen = [F0, F1w, v / SEEN_SCALE, I0, I1w]
+        if "correlation" not in self.without:
+            seen.append(correlate(F0, F1w))
+        move = MOVE_SCALE * self.net(torch.cat(seen, dim=1)).float()
+        return v + move if "flows" in self.without else compose(v, flow(move))
 
 
 def correlate(F0: Features, F1: Features) -> Float[Tensor, "b k *s"]:
