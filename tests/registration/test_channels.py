@@ -17,7 +17,7 @@ from vrnet.images.grid import Affine
 from vrnet.images.image import Cine
 from vrnet.methods.weights import save_weights
 from vrnet.phantom import phantom
-from vrnet.registration import channels
+from vrnet.registration import arrays, channels
 from vrnet.registration.channels import LABEL_WEIGHT, Anatomy, ImageChannels, label_channels
 from vrnet.registration.cine import plan_tracking, track_motion
 from vrnet.variational.data_terms import DATA_TERMS
@@ -223,6 +223,17 @@ def test_a_network_is_shown_what_it_was_trained_with(of_anatomy, segmenter, aver
     with torch.inference_mode():
         assert_allclose(seen.beside(images[0], None), images_and_probabilities(segmenter)[0], atol=1e-6)
     assert np.isfinite(found.field).all()
+
+
+def test_a_network_registers_the_box_of_the_heart_and_motion_ends_beyond(of_anatomy, monkeypatch):
+    seen, find_each = [], arrays.find_each
+    monkeypatch.setattr(arrays, "heart_box", lambda heart, spacing: (slice(10, 26), slice(8, 40)))
+    monkeypatch.setattr(arrays, "find_each", lambda plan, *I: seen.append(I[0].shape) or 5 + find_each(plan, *I))
+    found = register(*heart(2)[:2], load_method(of_anatomy), folds="keep").field
+    assert seen == [(1, 4, 16, 32)]
+    assert found.shape[1:] == heart(2)[0].shape
+    assert (found[:, 10:26, 8:40] > 1).all()
+    assert abs(found[:, -1, -1]).max() < 0.8 * abs(found[:, 25, 39]).max()
 
 
 def test_the_anatomy_of_each_frame_is_found_once(segmenter, monkeypatch):

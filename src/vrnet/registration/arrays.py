@@ -27,7 +27,17 @@ from vrnet.methods.parameters import value_in
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.channels import ImageChannels
 from vrnet.registration.intensity import Remap, find_remap
-from vrnet.registration.masks import PairMasks, carry_on, check_masks, compared_box, content_box, cut, fade_out, inpaint
+from vrnet.registration.masks import (
+    PairMasks,
+    carry_on,
+    check_masks,
+    compared_box,
+    content_box,
+    cut,
+    fade_out,
+    heart_box,
+    inpaint,
+)  # fmt: skip
 from vrnet.registration.pair import Names, PairResult, Reportable
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Masks
@@ -290,18 +300,21 @@ def solve(
             masks = Masks(*(torch.ones_like(I0) if weights is None else weights for weights in given))
         L = labels and (batch(labels[0].to(I0.device), slice_axis), batch(labels[1].to(I0.device), slice_axis))
         I0, I1 = plan.channels.beside_pair(I0, I1, plan.within, L)
-        if not isinstance(find, Solver):
-            u = find_each(plan, I0, I1, masks, progress)
-            check_finite(u, str(method))
-            return unbatch(u, slice_axis), u.new_zeros(0)
         shape = tuple(I0.shape[2:])
-        # Slices stay whole: they are quick, and what was published of them is what solvers find of all of each.
+        # Slices stay whole to solvers: they are quick, and what was published of them is what is found of all of each.
         box, h = tuple(slice(0, n) for n in shape), relative_spacing(plan.within, len(shape))
-        if len(shape) == 3:
+        spacing = plan.within or method.own_spacing
+        if method.is_network and plan.channels.anatomy and len(shape) == 2 and spacing:
+            box = heart_box(((I0[:, 1:].sum(1) > 0.5) | (I1[:, 1:].sum(1) > 0.5)).cpu().numpy(), spacing)
+        if len(shape) == 3 and isinstance(find, Solver):
             box = content_box(I0, I1, fewest_voxels(find))
             box = compared_box(box, masks, h, fewest_voxels(find)) if masks else box
         I0, I1 = cut(I0, box), cut(I1, box)
         masks = masks and masks.map(lambda w: cut(w, box))
+        if not isinstance(find, Solver):
+            u = fade_out(find_each(plan, I0, I1, masks, progress), box, shape, h)
+            check_finite(u, str(method))
+            return unbatch(u, slice_axis), u.new_zeros(0)
         with watch(find, tuple(I0.shape[2:]), plan.within, progress):
             descent = find.descend(I0, I1, plan.within, masks)
         check_finite(descent.v, str(method))
