@@ -209,7 +209,8 @@ class Source:
         from vrnet.report import CINE_FILES
 
         names = [*written, SUMMARY, *(CINE_FILES if report else ())]
-        inputs = *map(Path, (self.cine, *(self.corrections.values()))), self.labels and Path(self.labels), weights
+        labels = () if self.labels is None else (self.labels,)
+        inputs = *map(Path, (self.cine, *labels, *self.corrections.values())), weights
         check_not_input((folder / name for name in names), inputs)
         check_set(folder, names)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,7 @@ def take_by_header(labels: Image, cine: Cine) -> Image:
     """Labels of the same patient on another grid, such as of a cine that was not cropped, on the grid of the cine; as
     they are if less than half of them lies there."""
     placed = place_labels(as_labels(labels), cine.grid)
-    sizes = [np.count_nonzero(each.array) * np.prod(each.grid.spacing) for each in (placed, labels)]
+    sizes = [np.count_nonzero(each.array) * prod(each.grid.spacing) for each in (placed, labels)]
     if sizes[0] < LEAST_INSIDE * sizes[1] or not sizes[0]:
         return labels
     lost = max(0.0, 1 - sizes[0] / sizes[1])
@@ -171,15 +172,16 @@ def mix_labels(
 
     stacks = [slices_first(each[None], across)[0] for each in (out, *maps)]
     for one, *known in zip(*stacks, strict=True):
-        parts = {label: between([each == label for each in known]) for label in (heart.rv, heart.lv) if label}
-        if heart.wall is not None:
-            whole = between([(each == heart.wall) | (each == heart.lv) for each in known])
-            parts = {heart.rv: parts.get(heart.rv), heart.wall: whole, heart.lv: parts.get(heart.lv)}
-        one[np.isin(one, [label for label in parts if label])] = 0
+        inside = {heart.rv: [heart.rv], heart.wall: [heart.wall, heart.lv], heart.lv: [heart.lv]}  # the LV on its wall
+        parts = [
+            (label, between([np.isin(each, [part for part in within if part is not None]) for each in known]))
+            for label, within in inside.items()
+            if label is not None
+        ]
+        one[np.isin(one, [label for label, _ in parts])] = 0
         is_free = one == 0
-        for label, mask in parts.items():
-            if label and mask is not None:
-                one[mask & is_free] = label
+        for label, mask in parts:
+            one[mask & is_free] = label
     return out
 
 

@@ -181,8 +181,9 @@ def keep_wall_area(
         along = np.stack([np.interp(angle, ring_angles(), each, period=2 * np.pi) for each in shift])
         added = (along * depth.clip(0, LINEAR_TO) * fade**2 * (3 - 2 * fade)).reshape(len(fields), 2, *shown)
         for c, axis in enumerate(stack.order[:2]):
-            plane = np.moveaxis(found[:, axis], [1 + a for a in stack.order], range(1, 1 + labels.ndim))
-            plane[:, *places, *([ring.slice] if labels.ndim == 3 else [])] += added[:, c] / spacing[axis]
+            plane: ndarray = np.moveaxis(found[:, axis], [1 + a for a in stack.order], range(1, 1 + labels.ndim))
+            place: tuple[Any, ...] = (slice(None), *places, *([ring.slice] if labels.ndim == 3 else []))
+            plane[place] += added[:, c] / spacing[axis]
     return KeptWall(found, areas)
 
 
