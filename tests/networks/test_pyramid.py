@@ -17,7 +17,8 @@ from vrnet.networks.pyramid import PyramidNet, correlate
 from vrnet.variational.data_terms import L1, L2
 
 PARTS = [
-    Pyramid("L1", width=4), Pyramid("L2", channels=2, width=4), Pyramid("none", width=4, without=frozenset({"correlation"})),
+    Pyramid("L1", width=4), Pyramid("L2", channels=2, width=4),
+    Pyramid("none", width=4, without=frozenset({"correlation"})),
     Pyramid("L2", 1, 4, without=frozenset({"features", "flows"})),
 ]  # fmt: skip
 

@@ -254,9 +254,8 @@ class Pyramid(Trainable):
         return f"learned: a pyramid of features, {'no' if self.data == NO_DATA else self.data} data step"
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
-        net = PyramidNet(
-            d, self.channels, self.width or {2: 8, 3: 6}[d], DATA_TERMS.get(self.data), self.theta, self.without
-        )
+        width, term = self.width or {2: 8, 3: 6}[d], DATA_TERMS.get(self.data)
+        net = PyramidNet(d, self.channels, width, term, self.theta, self.without)
         return Cascade(denoisers.Predict(net), []).to(device)
 
 
@@ -301,7 +300,8 @@ def parse_segmenter(name: str) -> Segmenter | None:
 
 def parse_baseline(name: str) -> Trainable | None:
     """VoxelMorph, Siamese, 3xRC-Net, 3xRC-Net-half or P-L2-c3, each also with a width, as VoxelMorph-w32."""
-    forms = rf"(VoxelMorph)|(Siamese)|{COUNT}xRC-Net(-half)?|P-(L1|L2|none)((?:-(?:{'|'.join(PYRAMID_WORDS)}))*)(?:-c{COUNT})?"
+    pyramid = rf"P-(L1|L2|none)((?:-(?:{'|'.join(PYRAMID_WORDS)}))*)(?:-c{COUNT})?"
+    forms = rf"(VoxelMorph)|(Siamese)|{COUNT}xRC-Net(-half)?|{pyramid}"
     found = re.fullmatch(rf"(?:{forms})(?:-w{COUNT})?", name, flags=re.IGNORECASE)
     if not found:
         return None
@@ -312,6 +312,6 @@ def parse_baseline(name: str) -> Trainable | None:
     if data:
         term: Any = {"l1": "L1", "l2": "L2"}.get(data.casefold(), NO_DATA)
         without = [PYRAMID_WORDS[word] for word in words.casefold().split("-")[1:]]
-        pyramid = Pyramid(term, int(channels or 0), width, without=frozenset(without))
-        return pyramid if str(pyramid).casefold() == name.casefold() else None  # each word once, in order
+        made = Pyramid(term, int(channels or 0), width, without=frozenset(without))
+        return made if str(made).casefold() == name.casefold() else None  # each word once, in order
     return VoxelMorph(width) if voxelmorph else Siamese(width)
