@@ -74,7 +74,7 @@ def measure_cycle(path, given, frames):
         first = 0 if result.volumes is None else result.frame
         found[by] = {
             "outlines": result.outlines_by or "none", "level": result.seen.level if result.seen else "",
-            **{f"dice_{name}": round(at_end.get(label, np.nan), 4) for name, label in HEART.items()},
+            **{f"dice_{name}": round(at_end.get(str(label), np.nan), 4) for name, label in HEART.items()},
             **{f"ejection_{name}": round(value, 3) for name, value in truth.ejection_fractions_percent.items()},
             **{
                 f"ejection_{name}_{estimate}": round(alone.get(estimate.replace("_", " "), {}).get(name, np.nan), 3)
