@@ -69,7 +69,7 @@ class Level(nn.Module):
         super().__init__()
         step = None if term is None else DataStep(term, theta)
         self.data = step if step is None or "flows" in without else FlowDataStep(step)
-        self.linearize = term and term.linearize
+        self.linearize = None if term is None else term.linearize
         compares = term is not None and "features" not in without
         self.compared = CONVOLUTIONS[d](features, COMPARED_FEATURES, 1) if compares else None
         self.without, seen = without, 2 * features + d + 2 * images + (0 if "correlation" in without else 3**d)
