@@ -3,6 +3,7 @@ Displacements reach tens of voxels, images 1: fields are scaled down into a netw
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import log
 from typing import cast
 
 import torch
@@ -103,7 +104,7 @@ class Weighed(nn.Module):
     def __init__(self, init: Initializer, channels: int) -> None:
         super().__init__()
         self.init = init
-        self.log_beta = nn.Parameter(torch.full((channels,), START_WEIGHT).log())
+        self.log_beta = nn.Parameter(torch.full((channels,), log(START_WEIGHT)))
 
     def weigh(self, I: Images) -> Images:
         beta = functional.pad(self.log_beta, (1, 0)).exp()  # 1 of the image

@@ -4,6 +4,7 @@ both images; the denoiser, v = u ∘ exp(G₁ ∗ 2 net(F0, F1(x + u), how they 
 the resolution."""
 
 from itertools import pairwise, product
+from math import log
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ class PyramidNet(nn.Module):
         super().__init__()
         counts = [width * k for k in GROWTH]
         # log β: how much each further channel weighs beside the image
-        self.log_beta = nn.Parameter(torch.full((channels,), START_WEIGHT).log()) if channels else None
+        self.log_beta = nn.Parameter(torch.full((channels,), log(START_WEIGHT))) if channels else None
         first, *others = pairwise([1 + channels, *counts])
         coarser = (convolutions(d, a, b, b, stride=2) for a, b in others)
         self.encoder = nn.ModuleList([convolutions(d, *first, first[1]), *coarser])
