@@ -78,7 +78,7 @@ def test_help_names_what_the_package_has(vrnet):
     """Names of data sets, tables and presets are written in the help, so that it is shown without loading them."""
     from vrnet.data.dataset import DATASETS
     from vrnet.methods.parameters import field_docstrings
-    from vrnet.paper.figures import FIGURES
+    from vrnet.paper.pictures import FIGURES
     from vrnet.paper.specs import TABLES
     from vrnet.paper.tables import OTHER_TABLES
     from vrnet.training.settings import PRESETS
