@@ -455,6 +455,7 @@ def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, 
     moved = {f"sub-heart2_from-frame0{k}_to-frame01_mode-image_xfm.nii.gz" for k in range(FRAMES)}
     assert names == moved | {
         "sub-heart2_desc-tracked_dseg.nii.gz",
+        "sub-heart2_desc-segmented_dseg.nii.gz",
         "sub-heart2_desc-volumes_metrics.csv",
         "sub-heart2_desc-slices_metrics.csv",
         "sub-heart2_desc-strain_metrics.csv",

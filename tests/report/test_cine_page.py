@@ -241,7 +241,7 @@ def test_the_values_at_the_cursor_and_in_the_header_are_those_that_were_measured
     assert f"LV {heart.volumes.lv_ml[2]:.1f} ml" in re.sub(r" +", " ", find_element(page, "#volumes-values").text)
     header = find_element(page, "header").text
     assert f"{heart.volumes.lv_ejection_fraction_percent:.1f} %" in header
-    assert f"{heart.strain.peak('green_radial').percent:.1f} %" in header
+    assert f"{heart.strain.peak('wall_thickness').percent:.1f} %" in header
     definitions = find_element(page, ".definitions").text
     assert "Lagrangian Green strain E = ½ (FᵀF − I), F = I + ∇u in mm" in definitions
     assert "_" not in definitions, "people read no names of columns"

@@ -148,7 +148,7 @@ def evidence_of(
         **structures,
         voxels=float(near.chosen.sum()),
         block_voxels=int(np.prod(near.sides)),
-        lags=slice_lags(result) if by_slice and result.slice_axis is not None else (),
+        lags=slice_lags(result) if by_slice else (),
     )
 
 
@@ -161,7 +161,10 @@ def slice_lags(result: PairResult) -> tuple[float, ...]:
 
     s is by how much its local correlation would grow if every place were moved by up to three voxels, g which part of
     the missing correlation was found; s' and g' are the means of its neighbours. A slice without structure has 0."""
-    axis = 1 + (result.slice_axis or 0)
+    far = placement.far_apart_axes(result.grid.spacing)
+    if len(far) != 3 or far.count(True) != 1:
+        return ()  # no stack of slices that lie far apart
+    axis = 1 + far.index(True)
     blocks = Blocks.of(result, whole=axis - 1)
 
     def each(values: Tensor) -> Tensor:
